@@ -1,4 +1,21 @@
-"""imperfed: federated learning from imperfect labels."""
+"""imperfed: federated learning from imperfect labels.
+
+Begin with a table of which one column says the site, and one (or several) the label:
+
+    import imperfed
+
+    print(imperfed.inspect(table, label="diagnosis", site="hospital"))   what the sites hold, which methods fit
+    result = imperfed.run("fedavg", table, label="diagnosis", site="hospital", rounds=20)
+    print(result)                                                         figures, site by site
+    result.predict(new_rows)                                              columns are matched by name
+
+    imperfed.run("auto", table, ..., budget=1)       search for the best model, one minute long
+    imperfed.compare(["fedavg", "scaffold"], table, ...)                  on the same splits, beside each site alone
+    imperfed.audit(table, ...)                       which labels are probably wrong
+
+Instead of a table: {site: table}, {site: (x, labels)} with arrays, or a path as on the command line. Without data,
+`imperfed.example("hospitals")` writes files to try these calls on. All methods: `imperfed list` on the command line.
+"""
 
 from __future__ import annotations
 

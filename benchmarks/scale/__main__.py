@@ -10,6 +10,8 @@ PARTS = {
     "ranks": "one process against several ranks on the same work: time and bytes of a round",
     "sites": "many sites on the same rows: time and memory",
     "lazy": "rows that are read when they are needed: time and memory",
+    "tables": "large tables: memory of `inspect` and of a run",
+    "fill": "write the figures of all parts into the pages",
 }
 
 

@@ -4,7 +4,8 @@ python -m benchmarks.scale ranks [--quick] [--works W1,W2,W3] [--ranks 2,4]
 
 Both take turns, round by round, so that other load on the machine affects them alike; medians are compared, of the
 time and of the processor time of all processes. Ranks are processes with their part of the cores; what travels goes
-over the loopback interface, by gloo.
+over the loopback interface, by gloo. `--methods` runs every method of the catalogue on a toy federation instead, in one
+process and over two ranks, and notes what is looked at one by one and how far the ends are apart.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks.cpu import imperfed_engine, others
 from benchmarks.raw import WORKS
@@ -29,6 +31,9 @@ from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.backends.task_pool import cores
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.ranks import RankHardware, children, start_ranks, stop_ranks
+from imperfed.testing.cases import cases
+from imperfed.testing.clauses import start
+from imperfed.testing.toy import everything
 
 RESULTS = Path(__file__).parents[1] / "results" / "ranks.json"
 ROUNDS = {"W1": 7, "W2": 41, "W3": 21}
@@ -40,6 +45,12 @@ def processor_time() -> float:
     pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children()), *children()]
     fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
     return sum(int(field[11]) + int(field[12]) for field in fields) / TICKS
+
+
+def others_time() -> float:
+    """Return the processor seconds of everything on this machine that `processor_time` does not count."""
+    mine = os.times()
+    return others() + mine.user + mine.system - processor_time()
 
 
 def timed(engine: Any, t: int) -> tuple[float, float]:
@@ -58,9 +69,9 @@ def compare(name: str, group: RankGroup, repetitions: int) -> dict[str, Any]:
     )
     for engine in (alone, apart):  # the first round starts processes, and deals the sites out
         engine.round(0)
-    traffic, start, before = apart.backend.traffic.copy(), time.perf_counter(), others()
+    traffic, start, before = apart.backend.traffic.copy(), time.perf_counter(), others_time()
     rounds = [(timed(alone, t), timed(apart, t)) for t in range(1, repetitions + 1)]
-    busy = (others() - before) / (time.perf_counter() - start)
+    busy = (others_time() - before) / (time.perf_counter() - start)
     travelled = {what: (size - traffic[what]) / repetitions for what, size in apart.backend.traffic.items()}
     one, other = alone.state.server["w"], apart.state.server["w"]
     for engine in (alone, apart):
@@ -74,6 +85,30 @@ def compare(name: str, group: RankGroup, repetitions: int) -> dict[str, Any]:
         "rounds": repetitions,
         "cores_taken_by_others": busy,
     }
+
+
+def compare_methods(group: RankGroup) -> list[dict[str, Any]]:
+    """Return for every method what rank 0 looks at one by one, and how far two rounds end from those of one process."""
+    place, lines = RankHardware(Hardware(torch.device("cpu"), "float32")), []
+    for case in cases():
+        alone = everything(start(case).go())
+        engine = start(case, make_backend=lambda *given: DistributedBackend(*given, group, place)).go()
+        apart = everything(engine)
+        farthest = max(gap(t, apart[name]) for name, t in alone.items())
+        lines.append(
+            {
+                "method": case.algorithm.name,
+                "objective": case.objective.name,
+                "one by one": sorted(engine.backend.gathers),
+                "gap": farthest,
+            }
+        )
+    return lines
+
+
+def gap(a: Tensor, b: Tensor) -> float:
+    """Return the largest difference of two tensors, as a share of the largest number; 0 if they are equal."""
+    return 0.0 if torch.equal(a, b) else float((a.double() - b.double()).abs().max() / a.double().abs().max())
 
 
 def line(name: str, ranks: int, row: dict[str, Any]) -> str:
@@ -93,8 +128,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a quarter of the repetitions")
     parser.add_argument("--works", default="W1,W2,W3")
     parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--methods", action="store_true", help="compare methods, not times")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
+    found: dict[str, Any] = {"methods": methods()} if options.methods else {"works": works(options)}
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    RESULTS.write_text(json.dumps(known | {"versions": versions, "cores": cores()} | found, indent=1) + "\n")
+    return 0
+
+
+def works(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Measure the works that are named."""
     results: dict[str, dict[str, Any]] = {}
     print("work          one process   ratio  of CPU  travels a round  differs  cores taken by others")
     for ranks in map(int, options.ranks.split(",")):
@@ -104,6 +149,13 @@ def main(argv: list[str]) -> int:
             results.setdefault(name, {})[str(ranks)] = row
             print(line(name, ranks, row), flush=True)
         stop_ranks()
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
-    RESULTS.write_text(json.dumps({"versions": versions, "cores": cores(), "works": results}, indent=2) + "\n")
-    return 0
+    return results
+
+
+def methods() -> list[dict[str, Any]]:
+    """Compare all methods over two ranks."""
+    found = compare_methods(start_ranks(2))
+    stop_ranks()
+    for one in found:
+        print(f"{one['method'] + ' ' + one['objective']:40} {one['gap']:.1e}  {', '.join(one['one by one'])}")
+    return found

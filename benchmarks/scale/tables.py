@@ -20,10 +20,12 @@ from pyarrow import csv, parquet
 
 from benchmarks.scale.peak import measure
 
+RESULTS = Path(__file__).parents[1] / "results" / "tables.json"
 NUMERIC = tuple(f"f{j}" for j in range(10))
 GRADES = ("low", "mid", "high")
 CLASSES = ("asthma", "flu", "gout", "none")
 PART = 1_000_000
+KINDS = ("csv", "parquet")
 DECLARATION = f"""name = "table"
 sites = "sites/*{{ending}}"
 id = "id"
@@ -85,8 +87,14 @@ def main(argv: list[str] | None = None) -> int:
             "lazy": [*imperfed, "run", "fedavg", "--data", str(folder / "parquet"), *short],
         }
         environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+        sizes = {kind: sum(path.stat().st_size for path in (folder / kind / "sites").iterdir()) for kind in KINDS}
+        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         for what in chosen.only or commands:
             peak, _ = measure(commands[what], env=environment)
+            known[what] = {"rows": chosen.rows, "files GB": sizes[KINDS[what == "lazy"]] / 1e9}
+            known[what] |= {"anonymous GB": peak.anonymous / 1e9, "with mapped files GB": peak.with_files / 1e9}
+            known[what]["seconds"] = peak.seconds
+            RESULTS.write_text(json.dumps(known, indent=1) + "\n")
             print(
                 f"{what:8} {chosen.rows:,} rows: peak {peak.anonymous / 1e9:.2f} GB anonymous, "
                 f"{peak.anonymous / chosen.rows:.0f} bytes per row; {peak.with_files / 1e9:.2f} GB with mapped files; "

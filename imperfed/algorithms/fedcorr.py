@@ -112,7 +112,7 @@ class FedCorr(Algorithm):
     def prepare(self, site: SiteContext) -> Tree:
         """Add the loss under w_k from which on a row may be relabelled."""
         losses = torch.cat([self.losses(site, batch) for batch in site.slices()])
-        most = int(len(losses) * float(site.down["share"]))
+        most = int(len(losses) * float(site.down["share"]) * (1 + 1e-6))  # in float32 a share may be just too small
         least = losses.sort(descending=True).values[most - 1] if most else losses.new_tensor(NEVER_REACHED)
         return site.down | {"least": least}
 

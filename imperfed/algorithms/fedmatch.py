@@ -56,7 +56,7 @@ SHARE = 0.2
 
 @dataclass(frozen=True)
 class FedMatch(Algorithm):
-    """For missing labels: labelled and unlabelled cells train two parts of the weights; sites like this one help."""
+    """For missing labels: labelled and unlabelled cells train two parts of the weights; similar sites help."""
 
     name: ClassVar[str] = "fedmatch"
     tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda_L2": (10.0, 1.0, 0.0)}

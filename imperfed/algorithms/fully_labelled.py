@@ -23,7 +23,7 @@ from imperfed.core.objective import Objective
 
 @dataclass(frozen=True)
 class FullyLabelled(Algorithm):
-    """Centralised training on complete labels: the reference that no site's annotations limit."""
+    """Centralised training on complete labels: a reference, where a simulation hides some."""
 
     name: ClassVar[str] = "oracle"
     pools_data: ClassVar[bool] = True

@@ -38,7 +38,7 @@ from imperfed.nn.losses import NEVER, masked, masked_logsumexp, masked_softmax
 
 @dataclass(frozen=True)
 class LCP(Objective):
-    """Label correlation personalisation: the triplet loss with two-sided calibration (Sec. 3.3)."""
+    """The triplet loss of pFedPLL (LCP): the set, what it was resolved to so far, and the classes outside it."""
 
     name: ClassVar[str] = "lcp"
     tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda3": (1.0, 0.3, 0.1)}
@@ -77,7 +77,7 @@ def identity(p: int) -> nn.Linear:
 
 @dataclass(frozen=True)
 class PFedPLL(Algorithm):
-    """Shared representation, personal relation module (LCI), triplet loss (LCP), KL-scored aggregation."""
+    """For candidate sets: shared lower layers; each site keeps its own last layer and relations between labels."""
 
     name: ClassVar[str] = "pfedpll"
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Index = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """The findings of an audit, and on request the judgement of every label."""
 
@@ -71,6 +71,28 @@ class AuditResult:
                 table = table.add_column(0, "index", pyarrow.array(own))
             tables.append(table)
         return pyarrow.concat_tables(tables)
+
+    def repaired(self, site: str = "") -> pyarrow.Table:
+        """Return the labels as a repair leaves them, in a column `label`, with those that were `given`.
+
+        The rows, and the columns that name them, are those of `labels`. Where the features do not support the noise
+        (`summary.trusted`), the labels are as they were given.
+        """
+        from pyarrow import compute
+
+        if self.summary.sets:
+            raise UsageError(f"{self.folder}: candidate sets are ranked by an audit, and not repaired")
+        judged = self.labels(site)
+        changed = compute.equal(judged["decision"], "change")
+        label = compute.if_else(changed, judged["suggested"], judged["given"])
+        names = [name for name in ("index", "site", "id", "given") if name in judged.column_names]
+        return judged.select(names).append_column("label", label)
+
+    def __repr__(self) -> str:
+        """Return what was audited, how much seems to be wrong, and where the details lie, in one line."""
+        summary = self.summary
+        labels = f"{summary.rows:,} {'candidate sets' if summary.sets else 'labels'}"
+        return f"<AuditResult {summary.data}: {per_cent(summary.noise)} of {labels} wrong, estimated; {self.folder}>"
 
     def __str__(self) -> str:
         """Return the findings in sentences."""

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from imperfed.api.declared import MemoryData, read_again, read_tables, split_keywords
 from imperfed.api.handed_over import FORMS, is_in_memory
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Federation
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE, read_declaration
@@ -43,7 +45,7 @@ def loaded(rows: Rows | None, config: Config) -> tuple[FederatedData | None, InM
     if rows is None:
         return None, None
     if isinstance(rows, Federation):
-        return federate_ready(rows), InMemory()
+        return _for_networks(rows), InMemory()
     federated = rows.federate(config)
     return federated, InMemory(rows.declaration, rows.index())
 
@@ -53,9 +55,16 @@ def again(folder: RunFolder, data: Any, further: Mapping[str, Any], config: Conf
     if config.run.data != IN_MEMORY:
         raise UsageError(f"data=...: the rows of {folder.path} are read from {config.run.data}; leave it out")
     if isinstance(data, Federation):
-        return federate_ready(data)
+        return _for_networks(data)
     declaration = replace(read_declaration(folder.path / FILE), folder=Path(), in_memory=True)
     return read_again(declaration, data, further).federate(config)
+
+
+def _for_networks(federation: Federation) -> FederatedData:
+    """Return a federation that the caller made, of inputs that networks take."""
+    if federation.x.dtype != torch.float32:
+        raise DataError(f"{federation.name}: the inputs are {federation.x.dtype}; networks take torch.float32")
+    return federate_ready(federation)
 
 
 def guessed(rows: Rows | None) -> tuple[str, ...]:

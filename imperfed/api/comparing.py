@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import Rows, guessed, loaded, prepared
 from imperfed.api.parts import split_objects, title_of
-from imperfed.api.printing import printed
 from imperfed.api.watching import watching
+from imperfed.cli.screen import printed
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import DivergedError, UsageError
 from imperfed.core.federation import Federation
@@ -101,6 +102,7 @@ def compare(
     """
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
+    seeds = _numbers(seeds)
     rows, name, keywords = prepared(data, keywords)
     if isinstance(rows, Federation) or (rows is not None and not rows.declaration.measured):
         raise UsageError(
@@ -126,7 +128,15 @@ def compare(
             alone=alone,
             load=lambda config: loaded(rows, config)[0] or load_data(config),
         )
-    return Comparison(folder, tuple(lines), tuple(seeds))
+    return Comparison(folder, tuple(lines), seeds)
+
+
+def _numbers(seeds: Any) -> tuple[int, ...]:
+    """Return the seeds as Python's whole numbers, from any sequence of such numbers."""
+    try:
+        return tuple(map(operator.index, seeds))
+    except TypeError:
+        raise UsageError(f"seeds={seeds!r}: expected whole numbers in a list, such as [0, 1, 2]") from None
 
 
 def _titled(methods: Sequence[Any]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def split_keywords(keywords: Mapping[str, Any], in_memory: bool) -> tuple[dict[s
 
 
 def _is_share(key: str, value: Any) -> bool:
-    return key in PARTS and isinstance(value, int | float)
+    return key in PARTS and isinstance(value, Real)
 
 
 def _is_plain(value: Any) -> bool:
@@ -155,6 +156,12 @@ def _check_tables(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]
     """Refuse tables whose labels or sites are not named."""
     if "label" not in described:
         raise UsageError("label=...: missing; name the column of the labels, or the columns, one per class")
+    label = described["label"]
+    if not isinstance(label, str) and not (isinstance(label, list | tuple) and all(isinstance(c, str) for c in label)):
+        raise UsageError(
+            f"label=...: found a value of type {type(label).__name__}, expected the name of a column of data, or a "
+            "list of names; for arrays, hand over {site: (x, labels)}"
+        )
     if "" in sites and "site" not in described:
         raise UsageError(
             "site=...: missing; name the column that says which site a row belongs to, or hand over {site: table}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
@@ -85,7 +86,8 @@ def _of_table(value: Any, name: str) -> MemoryTable:
             reason = str(error).partition("\n")[0]
             kind = type(value).__name__
             raise UsageError(f"{name}: cannot read a {kind} as a table ({reason}); hand over {FORMS}") from None
-        names, index, columns, rows = list(table.column_names), None, list(table.columns), table.num_rows
+        columns = [_without_views(column) for column in table.columns]
+        names, index, rows = list(table.column_names), None, table.num_rows
     names = [column.strip() for column in names]
     if twice := sorted({column for column in names if names.count(column) > 1}):
         raise UsageError(f"{name}: {names.count(twice[0])} columns are called {twice[0]!r}; rename all but one")
@@ -109,7 +111,23 @@ def _arrow_table(value: Any) -> Any:
 def _pandas_column(series: Any) -> Any:
     import pyarrow
 
-    return column_of(series.tolist()) if series.dtype == object else pyarrow.Array.from_pandas(series)
+    if series.dtype == object:
+        return column_of(series.tolist())
+    try:
+        column = pyarrow.Array.from_pandas(series)
+    except (pyarrow.ArrowException, TypeError):  # complex numbers, sparse columns
+        return column_of(series.tolist())
+    kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else None
+    return column_of(series.tolist()) if isinstance(kind, pyarrow.BaseExtensionType) else column  # such as intervals
+
+
+def _without_views(column: Any) -> Any:
+    """Return a column whose categories are text; polars hands over views of text, for which Arrow lacks functions."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(column.type) or column.type.value_type != pyarrow.string_view():
+        return column
+    return column.cast(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 
 
 def column_of(cells: Sequence[Any]) -> Any:
@@ -149,7 +167,7 @@ def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
 def _array(value: Any, name: str) -> Any:
     """Return inputs as a NumPy array [n, ...]."""
     try:
-        array = value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
+        array = as_numpy(value)
     except ValueError:
         raise UsageError(f"{name}: rows of different lengths; hand over one array [n, ...]") from None
     if array.ndim < 2 or array.dtype.kind not in "biuf":
@@ -158,14 +176,21 @@ def _array(value: Any, name: str) -> Any:
     return array
 
 
+def as_numpy(value: Any) -> Any:
+    """Return a tensor, or whatever NumPy takes for an array, as an array; bfloat16, which NumPy lacks, as float32."""
+    if not isinstance(value, Tensor):
+        return np.asarray(value)
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
+
+
 def _label_column(value: Any) -> Any:
     """Return labels as a column of one value or one set per row, or as a matrix with one column per class."""
     import pyarrow
 
     if isinstance(value, Tensor | np.ndarray) and value.ndim > 1:
-        return value.numpy(force=True) if isinstance(value, Tensor) else value
+        return as_numpy(value)
     if isinstance(value, Tensor):
-        return pyarrow.array(value.numpy(force=True))
+        return pyarrow.array(as_numpy(value))
     return column_of(list(value.tolist() if hasattr(value, "tolist") else value))
 
 
@@ -177,16 +202,21 @@ def _of_dataset(value: Any, name: str) -> MemoryTable:
         raise UsageError(f"{name}: its examples are not pairs; let the dataset return (x, label)")
     if not examples:
         raise UsageError(f"{name}: a dataset without examples; add some, or leave the site out")
-    x = np.stack([_example(x) for x, _ in examples])
+    x = _stacked([x for x, _ in examples], "inputs", name)
     labels = [label for _, label in examples]
     if all(isinstance(label, Tensor | np.ndarray) and label.ndim for label in labels):
-        return _of_arrays((x, np.stack([np.asarray(label) for label in labels])), name)
+        return _of_arrays((x, _stacked(labels, "labels", name)), name)
     plain = [label.item() if isinstance(label, Tensor | np.generic) else label for label in labels]
     return _of_arrays((x, plain), name)
 
 
-def _example(x: Any) -> Any:
-    return x.numpy(force=True) if isinstance(x, Tensor) else np.asarray(x)
+def _stacked(values: Sequence[Any], what: str, name: str) -> Any:
+    """Return what a dataset holds for every example as one array; refuse values of different shapes."""
+    arrays = list(map(as_numpy, values))
+    if len(shapes := {array.shape for array in arrays}) > 1:
+        few = ", ".join(map(str, sorted(shapes)[:3]))
+        raise UsageError(f"{name}: {what} of different shapes, such as {few}; let the dataset return one shape")
+    return np.stack(arrays)
 
 
 def by_site(value: Any, argument: str) -> dict[str, MemoryTable]:
@@ -197,6 +227,10 @@ def by_site(value: Any, argument: str) -> dict[str, MemoryTable]:
         raise UsageError(f"{argument}={{}}: no sites; hand over {FORMS}")
     if all(isinstance(part, list | np.ndarray | Tensor) for part in value.values()):
         raise UsageError(f"{argument}: a dict of columns; make a table of it, or hand over {{site: (x, labels)}}")
+    names = [str(site) for site in value]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{argument}: two sites are called {twice!r}; rename one of them")
     return {str(site): as_memory_table(part, f"{argument}[{site!r}]") for site, part in value.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from imperfed.api.declared import refuse
-from imperfed.api.handed_over import as_memory_table, is_table
-from imperfed.api.printing import printed
+from imperfed.api.handed_over import as_memory_table, as_numpy, is_table
+from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.network import Network
@@ -139,7 +139,8 @@ class RunResult:
         """Return what was run, its leading figure and its folder, in one line."""
         summary = self.summary
         figure = "" if (mean := summary.personal.mean) is None else f": {summary.metric} {_per_cent(mean)}"
-        return f"<RunResult {summary.method} on {summary.data}, {len(summary.sites)} sites{figure}; {self.folder}>"
+        sites = "1 site" if len(summary.sites) == 1 else f"{len(summary.sites)} sites"
+        return f"<RunResult {summary.method} on {summary.data}, {sites}{figure}; {self.folder}>"
 
     def __str__(self) -> str:
         """Return the tables and sentences that `imperfed run` prints at its end."""
@@ -150,7 +151,9 @@ class RunResult:
     def _repr_html_(self) -> str:
         """Return the figures of the run as a table for notebooks."""
         summary = self.summary
-        head = f"{summary.method} on {summary.data}, {summary.rounds} rounds"
+        head = f"{summary.method} on {summary.data}, {summary.rounds} round{'' if summary.rounds == 1 else 's'}"
+        if summary.auto:
+            head = summary.auto.sentence()
         rows = "".join(
             f"<tr><td>{escape(row.site)}</td><td>{row.train}</td><td>{_per_cent(row.value)}</td></tr>"
             for row in summary.sites
@@ -160,8 +163,7 @@ class RunResult:
 
     def _predict_array(self, rows: Any, site: str) -> Tensor:
         try:
-            array = rows.numpy(force=True) if isinstance(rows, Tensor) else np.asarray(rows)
-            x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "x")
+            x = as_inputs(as_numpy(rows), RunFolder(self.folder).config(self.objects).run.data, "x")
             check_inputs(x, self.summary, "x")
             check_finite(x, "x")
         except (DataError, TypeError, ValueError) as error:
@@ -173,8 +175,6 @@ class RunResult:
         declaration = read_declaration(path) if path.exists() else None
         if declaration is None or declaration.inputs.array:
             raise UsageError("predict: the data of this run have no named columns; hand over an array [n, ...]")
-        if declaration.id not in table.columns:  # new rows need no ids
-            declaration = replace(declaration, id="")
         problems = Problems()
         new = read_rows(table, declaration, NEW, problems)
         refuse(problems)

@@ -58,7 +58,8 @@ def run(
     `uncertain`, `attribute`, `name`; further rows are `test`, `public` and `trusted`. What is left out is guessed.
 
     `progress`: whether to print it; by default in terminals and notebooks. `on_round` is called with the report of
-    every round, and ends the run by returning True. All other keywords are settings, as `--set` takes them.
+    every round, and ends the run by returning True. All other keywords are settings, such as `rounds=20` or
+    `lr=0.05`; `imperfed show METHOD` on the command line lists them.
     """
     objects, words = split_objects({"method": method, "model": model, "objective": objective, **keywords})
     rows, name, settings = prepared(data, words)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
+import numpy as np
 
+from imperfed.cli.screen import console
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
@@ -34,7 +35,7 @@ def watching(progress: bool | None, on_round: OnRound | None = None, guessed: Se
     if not terminal:
         yield heeding(PlainLines().watch(), on_round)
         return
-    show = Show(Console())
+    show = Show(console())
     try:
         yield heeding(show.watch(), on_round)
     finally:
@@ -50,9 +51,14 @@ def heeding(watch: Watch, on_round: OnRound | None) -> Watch:
     def round(report: RoundReport, seconds: float) -> None:
         nonlocal ends
         watch.round(report, seconds)
-        ends = on_round(report) is True
+        ends = is_true(on_round(report))
 
     return replace(watch, round=round, end=lambda: ends)
+
+
+def is_true(answer: Any) -> bool:
+    """Return whether an answer is True, as Python or NumPy has it: a comparison of figures may give either."""
+    return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
 class PlainLines:

@@ -30,7 +30,7 @@ from imperfed.core.errors import not_negative
 
 @dataclass(frozen=True)
 class ALIE(UpdateAttack):
-    """Send the mean of all honest updates, shifted within the spread in which no defence looks."""
+    """Send the mean of all honest updates, shifted no further than many honest updates lie from it."""
 
     name: ClassVar[str] = "alie"
     z: float = 0.0  # z, the shift in standard deviations; 0: z_max from the number of sites

@@ -21,6 +21,7 @@ from imperfed.engine.backends.task_pool import cores
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.parallel import LOOK, ParallelRuns, paying
+from imperfed.experiments.ranks import over_ranks
 from imperfed.experiments.reproduction.run_study import MakeConfig
 from imperfed.experiments.tuning import Tuning, attempts, best_of, words
 from imperfed.experiments.watch import Interrupted, Watch
@@ -182,8 +183,8 @@ class Benchmark:
 
 def side_by_side(config: Config) -> int:
     """Return how many trainings to make side by side: one per core, or as many as pay off on a GPU."""
-    on_cpu = Hardware.of(config.run).device.type == "cpu"
-    return cores() if on_cpu else paying(config)
+    hardware = Hardware.of(config.run)
+    return cores() if hardware.device.type == "cpu" and not over_ranks(hardware) else paying(config)
 
 
 def here(todo: Sequence[Training], watch: Callable[[], Watch]) -> Iterator[BenchmarkRecord]:

@@ -13,10 +13,13 @@ from imperfed.data.files.table import IMAGES
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """The most distinct values of a column that are remembered."""
+MOST_GRADES = 20
+"""The most distinct fractional numbers that may be names of classes, such as the grades 1.0, 1.3, 1.7."""
 SPOILT = 0.05
 """The largest share of cells without a number that are taken as mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))(?!\d)")
 BLANK_WORDS = frozenset(
     ("n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", "?", ".", "missing", "unknown", "k.a.")
 )
@@ -98,9 +101,26 @@ class Column:
         return bool(self.values) and all(PAIRS.fullmatch(value) for value in self.values or ())
 
     @property
+    def dates(self) -> bool:
+        """Whether the values are dates, with or without a time."""
+        return bool(self.values) and all(DATE.match(value) for value in self.values or ())
+
+    @property
     def marks(self) -> bool:
         """Whether the values are only yes, no and in doubt."""
         return bool(self.values) and self.numeric and {*map(float, self.values or ())} <= {*MARKS}
+
+    @property
+    def measured(self) -> bool:
+        """Whether the values are measurements, such as 3.7, and no names of classes."""
+        if not self.numeric or (self.values is not None and len(self.values) <= MOST_GRADES):
+            return False
+        return self.values is None or any(not float(value).is_integer() for value in self.values)
+
+    @property
+    def yes_no_or_blank(self) -> bool:
+        """Whether the values are only 1 and 0, and some cells are blank."""
+        return self.marks and bool(self.blanks) and {*map(float, self.values or ())} <= {0.0, 1.0}
 
     def separator(self) -> str:
         """Return the mark between the names of a set; empty if cells hold no sets."""
@@ -124,6 +144,13 @@ class Column:
         """Return the names that occur, alone or in sets: numbers in ascending order, words in alphabetical order."""
         mark = self.separator()
         names = {item.strip() for value in self.values or () for item in (value.split(mark) if mark else (value,))}
+        return self._in_order(names)
+
+    def categories(self) -> tuple[str, ...]:
+        """Return the values that occur, each as a whole, whatever separators it holds, in the same order."""
+        return self._in_order({value.strip() for value in self.values or ()})
+
+    def _in_order(self, names: Collection[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=float) if self.numeric else sorted(names))
 
 

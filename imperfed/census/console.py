@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,18 +48,11 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     _print_advice(inspection, console)
     console.print("")
     for what, path in pictures.items():
-        console.print(f"{what} as a picture: {path}")
+        console.print(f"{what} as a picture: {path}", soft_wrap=True)
     console.print("next:", style="bold")
     for step in inspection.steps:
-        console.print(f"  {step.command}")
+        console.print(f"  {step.command}", soft_wrap=True)
         print_wrapped(console, step.why, "      ")
-
-
-def printed(inspection: Inspection) -> str:
-    """Return what is printed, as text."""
-    text = io.StringIO()
-    print_inspection(inspection, Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False), {})
-    return text.getvalue()
 
 
 def _print_guesses(inspection: Inspection, console: Console) -> None:
@@ -104,7 +96,7 @@ def _print_sites(census: Census, console: Console) -> None:
         (TableColumn("which is", [which for _, which in chosen], words=True), len(census.sites) > MOST_SITES),
     ]
     print_table(console, [*columns, *(column for column, shown in more if shown)])
-    skew = "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common"
+    skew = "skew: how far a site's class shares are from those of all sites, 0 to 1 (1: no class in common)"
     print_wrapped(console, skew)
     if unlabelled := [site.name for site in sites if site.skew is None]:
         print_wrapped(console, f"no largest class and no skew at {listed(unlabelled)}: it labels no row")
@@ -183,7 +175,10 @@ def _further(census: Census) -> list[str]:
     if groups:
         members = ", ".join(f"{name} {count(rows)}" for name, rows in groups.items())
         several = sum(site.ambiguous for site in census.sites)
-        lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
+        if several:
+            lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
+        else:
+            lines.append(f"rows of each group: {members}")
     return lines
 
 

@@ -83,6 +83,9 @@ def _labels(look: Look, stated: Entries, site: str) -> Entries:
 def _one_column(look: Look, column: Column, stated: Entries, site: str) -> Entries:
     if stated.get("kind") == "positives":
         return _sets_of_positives(look, column, stated)
+    if column.yes_no_or_blank and not {"kind", "classes", "separator"} & stated.keys():
+        rest = {key: value for key, value in stated.items() if key != "column"}
+        return {**non_defaults(guess_one_column_per_class(look, [column])), **rest}
     guessed = non_defaults(guess_one_column(look, column, site, by_name=True))
     if "separator" in stated:
         names = {item.strip() for value in column.values or () for item in value.split(stated["separator"])}
@@ -133,6 +136,6 @@ def _chosen_inputs(look: Look, stated: Any) -> Entries | None:
     if not isinstance(stated, Mapping):
         names = expanded(stated, [*look.columns])
         chosen = [_find(look.columns, name, "inputs", look) for name in names]
-        words = {c.name: c.names() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
+        words = {c.name: c.categories() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
         return non_defaults(Inputs(tuple(c.name for c in chosen if c.name not in words), words))
     return dict(stated) if stated.keys() - {"standardise"} else None

@@ -9,7 +9,7 @@ from imperfed.census.folder_layout import FolderLayout
 from imperfed.data.files.cells import NUMBER, word
 from imperfed.data.files.dialect import Dialect
 from imperfed.data.files.memory import Source
-from imperfed.data.files.problems import Problems, listed, shown
+from imperfed.data.files.problems import Problems, alike, listed, shown
 from imperfed.data.files.table import read_table
 
 MOST_CELLS = 5
@@ -17,14 +17,34 @@ MOST_CELLS = 5
 
 
 def absent(layout: FolderLayout, files: Sequence[dict[str, Column]], scattered: Iterable[str]) -> list[str]:
-    """Return one sentence per column that some sites lack, since a model needs its inputs at all sites."""
+    """Return one sentence per column that some sites lack, since a model needs its inputs at all sites.
+
+    Columns whose names differ only in case, or by a typo, come first: they are probably one column.
+    """
     sites = {path: name for name, path in layout.named().items()}
-    sentences = []
-    for column in scattered:
+    sentences: list[str] = []
+    renamed: dict[str, str] = {}
+    for column in [*scattered]:
+        if column in renamed.values():
+            continue
         without = [sites[path] for path, columns in zip(layout.files, files, strict=True) if column not in columns]
-        who = f"site {without[0]} has" if len(without) == 1 else f"sites {listed(without)} have"
-        sentences.append(f"left out: {column}; {who} no such column")
+        one = len(without) == 1
+        who = f"site {without[0]}" if one else f"sites {listed(without)}"
+        if other := _other_name(column, files):
+            renamed[column] = other
+            calls = f"{who} {'calls' if one else 'call'} it {other}"
+            sentences.insert(len(renamed) - 1, f"left out: {column}; {calls}: give it one name at all sites")
+        else:
+            sentences.append(f"left out: {column}; {who} {'has' if one else 'have'} no such column")
     return sentences
+
+
+def _other_name(column: str, files: Sequence[dict[str, Column]]) -> str:
+    """Return what all files without this column call it, if their names are nearly alike; empty if they differ."""
+    theirs = {alike(column, [name for name in columns if name]) for columns in files if column not in columns}
+    other = next(iter(theirs))
+    # A file that has both columns shows that they are two.
+    return other if len(theirs) == 1 and not any({column, other} <= columns.keys() for columns in files) else ""
 
 
 def first_blank(path: Source, name: str) -> str:

@@ -35,7 +35,7 @@ def _table(look: Look, rest: list[Column]) -> Inputs:
     usable = [c for c in rest if c.known and not c.lists]
     numeric = tuple(c.name for c in usable if c.numeric)
     words = {
-        c.name: c.names()
+        c.name: c.categories()
         for c in usable
         if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES and not mixed_kinds(look.layout, look.files, c)
     }
@@ -78,4 +78,6 @@ def _flaw(look: Look, column: Column) -> str:
     if kinds := mixed_kinds(look.layout, look.files, column):
         return kinds
     cells = spoilt(look.layout, look.files, column.name) if column.nearly_numeric else ""
+    if not cells and column.dates:
+        return "dates; to use them, write them as numbers, such as an age or days since an event"
     return cells or "neither numbers nor a few words"

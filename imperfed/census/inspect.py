@@ -9,6 +9,7 @@ import secrets
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
 from imperfed.census.rows_to_test import few_rows_warnings, sites_too_small_to_test
 from imperfed.census.value_warnings import value_warnings
 from imperfed.census.warnings import id_warnings, warnings
+from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError
 from imperfed.core.labels.counts import one_class_each
 from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
+from imperfed.report.words import many
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class NextStep:
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """Everything reported about the data of a federation before training."""
 
@@ -58,11 +61,21 @@ class Inspection:
         """What to type next, without the reasons."""
         return tuple(step.command for step in self.steps)
 
+    def __repr__(self) -> str:
+        """Return what was inspected, in one line."""
+        census = self.census
+        sites, rows = many(len(census.sites), "site"), many(census.rows, "row")
+        return f"<Inspection of {census.name}: {sites}, {rows}, {census.kind.title}; print it to read it>"
+
     def __str__(self) -> str:
         """Return what `imperfed inspect` prints."""
-        from imperfed.census.console import printed
+        from imperfed.census.console import WIDTH, print_inspection
 
-        return printed(self)
+        return printed(lambda console: print_inspection(self, console, {}), WIDTH)
+
+    def _repr_html_(self) -> str:
+        """Return the same text for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def inspect(path: Path) -> Inspection:
@@ -110,7 +123,10 @@ def _parsed(guessed: Guess) -> Declaration:
 def _unsure(guessed: Guess, error: DataError) -> DataError:
     """Return an error with the problems and the guess, which may be the cause."""
     place = guessed.declaration.file
-    return DataError(f"{error}\n{place} was guessed and not written; fix the files, or write it:\n\n{guessed.text()}")
+    left_out = "".join(f"\n  {sentence}" for sentence in guessed.why if sentence.startswith("left out"))
+    return DataError(
+        f"{error}{left_out}\n{place} was guessed and not written; fix the files, or write it:\n\n{guessed.text()}"
+    )
 
 
 def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:

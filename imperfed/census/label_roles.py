@@ -20,6 +20,8 @@ IN_DOUBT = -1.0
 def guess_labels(look: Look, site: str) -> LabelColumns:
     """Guess the columns of the labels, and their kind."""
     by_name = [c for c in look.named(LABELS) if c.lists or c.few]
+    if not by_name and (numbers := [c for c in look.named(LABELS) if c.measured and c.name.lower() != "y"]):
+        _refuse_measurements(look, numbers[0])
     marked = _marked(look)
     gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
     lacking = [c for c in marked if c.name in look.scattered]
@@ -27,6 +29,8 @@ def guess_labels(look: Look, site: str) -> LabelColumns:
     last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
     if len(gaps) == 1 and not lacking and any(c not in marked for c in last):
         gaps = []  # blanks of a single input, beside labels in words
+    if by_name and by_name[0].yes_no_or_blank:
+        return guess_one_column_per_class(look, by_name[:1])
     if by_name or (not gaps and (sets or last)):
         return guess_one_column(look, (by_name or sets or last)[0], site, bool(by_name))
     if gaps or len(marked) > 1:
@@ -88,6 +92,7 @@ def _ending(look: Look, known: Collection[str]) -> Column | None:
 
 def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
     """Guess the kind and the classes of labels in one column, and the column of their truth."""
+    _refuse_measurements(look, column)
     name, mark, classes = column.name, column.separator(), column.names()
     how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
     if (mark or column.lists) and _tested_on_several(look, name, mark):
@@ -113,6 +118,16 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
     return LabelColumns(kind, classes, name, truth=true.name)
 
 
+def _refuse_measurements(look: Look, column: Column) -> None:
+    """Refuse a column of measurements as labels."""
+    if column.measured:
+        number = f"{len(column.values):,}" if column.values else "many"
+        raise DataError(
+            f"{look.layout.files[0]}, column {column.name}: found {number} different numbers, expected classes: models "
+            "learn classes, not quantities; cut the numbers into a few classes, such as with pandas.cut"
+        )
+
+
 def _tested_on_several(look: Look, name: str, mark: str) -> bool:
     """Return whether a row of the test files names several classes, with no other column that could be the truth."""
     where = look.layout.besides.get("test", "")
@@ -132,7 +147,8 @@ def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelCol
     doubtful = sorted({value for c in marked for value in c.values or () if _is_in_doubt(value)})
     lacking = [name for name in names if name in look.scattered]
     blank = "a blank, or no such column at a site," if lacking else "a blank"
-    look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
+    columns = f"{len(names)} columns hold" if len(names) > 1 else f"{names[0]} holds"
+    look.why.append(f"labels: {columns} only 1, 0 and blanks; {blank} is read as not annotated")
     for name in names:
         (look.scattered if name in lacking else look.columns).pop(name)
     if doubtful:

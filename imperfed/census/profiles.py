@@ -7,7 +7,8 @@ read as text, as they are written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,17 @@ def profile(
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             _note(path, str(error).partition("\n")[0], problems)
         else:
-            profiles.append({name: _look(name, values) for name, values in columns.items()})
+            profiles.append(dict(_looks(columns)))
     return profiles
+
+
+def _looks(columns: Mapping[str, Any]) -> Iterator[tuple[str, Column]]:
+    """Yield what every column holds; one whose cells are neither numbers nor text, such as structs, is left out."""
+    import pyarrow
+
+    for name, values in columns.items():
+        with suppress(pyarrow.ArrowNotImplementedError):
+            yield name, _look(name, values)
 
 
 def read_columns(path: Source, texts: dict[Source, UndeclaredText] | None = None) -> dict[str, Any]:
@@ -222,7 +232,7 @@ def _note_encoding(path: Path, problems: Problems) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         line, wrong = text[: error.start].count(b"\n") + 1, shown(text[error.start : error.end])
-        problems.add(path, line, None, wrong, "UTF-8 text", "save the file as UTF-8")
+        problems.add(path, line, None, wrong, "UTF-8 text", "save the file as UTF-8; in Excel: CSV UTF-8")
 
 
 def values_by_site(files: Sequence[Source], columns: Sequence[dict[str, Column]], name: str, site: str) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from imperfed.census.columns import Column
 from imperfed.census.flaws import first_blank, repeated
-from imperfed.census.folder_layout import FolderLayout
+from imperfed.census.folder_layout import TABLES, WORKBOOKS, FolderLayout
 from imperfed.core.errors import DataError
 from imperfed.data.files.declaration import LabelColumns, SensitiveColumn
 from imperfed.data.files.problems import listed
@@ -51,7 +51,10 @@ class Look:
         files: list[dict[str, Column]],
         why: list[str],
     ) -> Look:
-        """Begin with all columns."""
+        """Begin with all columns that have a name."""
+        if "" in every:
+            every = {name: c for name, c in every.items() if name}
+            why = [*why, "left out: the column without a name; pandas writes row numbers so, unless index=False"]
         common = {name: c for name, c in every.items() if all(name in columns for columns in files)}
         scattered = {name: c for name, c in every.items() if name not in common}
         return cls(layout, common, files, why, scattered)
@@ -95,10 +98,19 @@ def guess_site(look: Look) -> str:
         raise DataError(
             f"{look.layout.files[0]}: one file for all sites needs a column that names the site, and none is called "
             f"{', '.join(SITES[:4])} or similar; rename it, or write federation.toml with site_column = ..."
+            f"{_other_formats(look.layout)}"
         )
     name = columns[0].name
     look.take(name, f"site_column: {name}, by its name; {len(columns[0].values or ())} sites")
     return name
+
+
+def _other_formats(layout: FolderLayout) -> str:
+    """Return which files beside the only one of its format may be those of other sites; empty if there are none."""
+    formats = (*TABLES, *WORKBOOKS, ".gz")
+    beside = [path.name for path in sorted(layout.folder.glob("[!.]*")) if path.suffix.lower() in formats]
+    others = [name for name in beside if name not in (layout.sites, *layout.besides.values())]
+    return f". If each site has a file of its own, give {listed(others)} the same format" if others else ""
 
 
 def guess_image(look: Look) -> str:

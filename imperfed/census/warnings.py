@@ -12,6 +12,8 @@ FEW = 10
 """The number of rows below which a site learns little and measures nothing."""
 FAR = 0.5
 """The skew above which a site is unlike the others."""
+MOSTLY = 0.9
+"""The share of rows of one class from which accuracy says little."""
 NAMED = 6
 """The most sites or classes named in one sentence."""
 
@@ -59,6 +61,11 @@ def _classes(census: Census) -> Iterator[str]:
         yield f"class {listed(absent)} is at no site" + (" as a positive" if census.kind.partial else "")
     if lonely := _at_one_site(census):
         yield f"only one site holds {'class' if len(lonely) == 1 else 'classes'} {listed(lonely)}"
+    if census.kind.settles and (largest := max(zip(known.weight.tolist(), census.classes, strict=True)))[0]:
+        share, name = largest[0] / census.rows, largest[1]
+        if MOSTLY <= share < 1:
+            often = f"always answering {name} is right as often"
+            yield f"{per_cent(share)} of all rows are {name}: {often}, so look at recall class by class, not accuracy"
     for site in census.sites if census.kind.settles and len(census.sites) <= NAMED else ():
         if len(census.classes) > 1 and site.largest is not None and site.largest[1] == 1:
             yield f"site {site.name} holds only one class, {site.largest[0]}"

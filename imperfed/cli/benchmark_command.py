@@ -126,7 +126,7 @@ def _as_json(made: Benchmark, found: list[BenchmarkTable], left_out: dict[str, s
 
 def _print(console: Console, found: list[BenchmarkTable], folder: Path) -> None:
     """Print the tables, and where everything is."""
-    from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
+    from imperfed.cli.terminal_table import TableColumn, print_path, print_table, print_wrapped
 
     for table in found:
         columns = {
@@ -139,4 +139,6 @@ def _print(console: Console, found: list[BenchmarkTable], folder: Path) -> None:
         )
         for note in table.notes:
             print_wrapped(console, note)
-    console.print(f"Written:\n  {folder / 'tables.md'}\n  {folder / 'results.jsonl'}")
+    console.print("Written:")
+    for name in ("tables.md", "results.jsonl"):
+        print_path(console, folder / name)

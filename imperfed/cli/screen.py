@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -11,12 +13,21 @@ if TYPE_CHECKING:
     from imperfed.experiments.progress import Show
 
 
-def console(stderr: bool = False) -> Console:
-    """Return the console of a command."""
+def console(stderr: bool = False, **options: Any) -> Console:
+    """Return a console that prints names and paths unchanged: no markup, no emoji codes, no line broken in a path.
+
+    `options`: further ones of rich's `Console`.
+    """
     from rich.console import Console
 
-    # No markup and no emoji codes: paths and class names are printed unchanged.
-    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False, **options)
+
+
+def printed(show: Callable[[Console], None], width: int = 100) -> str:
+    """Return as text, without colours, what is shown on a console of this width."""
+    text = StringIO()
+    show(console(file=text, width=width, no_color=True))
+    return text.getvalue().rstrip()
 
 
 def progress(json: bool = False) -> Show:

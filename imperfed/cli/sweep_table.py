@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
+from imperfed.cli.terminal_table import TableColumn, print_path, print_table, print_wrapped
 from imperfed.report.compared_runs import RESULTS
 from imperfed.report.comparison_page import PAGE, interval_in_words
 from imperfed.report.sweep_page import in_words, verdict
@@ -40,7 +40,7 @@ def sweep_table(console: Console, results: Mapping[str, Any], folder: Path) -> N
         print_wrapped(console, f"on test rows: {chosen['figure']} {per_cent(fmean(chosen['values']))} ({over})")
     console.print("Written:")
     for name in (PAGE, RESULTS):
-        console.print(f"  {folder / name}")
+        print_path(console, folder / name)
 
 
 def said(number: int, cell: Mapping[str, Any]) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
-from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
-from imperfed.cli.unmeasured import why_blank
-from imperfed.evaluation.evaluator import VALIDATION, Scores
+from imperfed.cli.terminal_table import TableColumn, print_path, print_table, print_wrapped
+from imperfed.cli.unmeasured import APART, apart, why_blank
+from imperfed.core.errors import UsageError
+from imperfed.engine.population import Scores
+from imperfed.evaluation.evaluator import VALIDATION
 from imperfed.evaluation.fairness import FAIR
 from imperfed.evaluation.model_figures import figure
 from imperfed.experiments.blank_cells import reasons, with_figures
@@ -26,14 +30,14 @@ from imperfed.results.label_summary import FilledLabels, ResolvedLabels
 from imperfed.results.many_sites import listed_of
 from imperfed.results.prediction_figures import PredictionSummary
 from imperfed.results.site_verdicts import sentences
-from imperfed.results.summary import ClassSummary, OverSites, SiteSummary, Summary
+from imperfed.results.summary import ClassSummary, OverSites, Summary
 
 NAMED = 3  # most sites listed by name in a table cell; more are counted
 MOST_CLASSES = 12  # most classes that are listed; of more, the worst
 WORST = 8
 ROUNDING = 1e-9  # rounding error of a mean over sites
-APART = ("annotated, %", "never, %")
-"""Titles of the figures over the classes that a site annotates and over those that it never annotates."""
+NAMES = re.compile(r"(?:^|\+)([^\s(+]+)")
+"""A method and its objective in the title of a line, such as `fedprox mu=1` or `pfedpll(kl=False)+lcp(lambda1=2)`."""
 
 
 def per_cent(fraction: float | None) -> str:
@@ -64,6 +68,8 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
 def sentences_of(summary: Summary) -> Iterator[str]:
     """Yield what concerns no site in particular, first why figures are blank."""
     yield from why_blank(summary)
+    if {*apart(summary.sites)} == {*APART}:
+        yield f"annotated, never: {summary.metric} over the classes that a site annotates, and over those it never does"
     for name, common in summary.common.items():
         where = "validation rows" if name.startswith(VALIDATION) else "common test set"
         value = f"{name.removeprefix(VALIDATION)} {per_cent(common.value)} %"
@@ -89,6 +95,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
 
 def heading(summary: Summary) -> str:
     """Return which method was run on which data, and for how many rounds."""
+    if summary.auto and summary.auto.alone_only:
+        return f"auto: models of single sites on {summary.data}"
     title = f"auto: {summary.title}" if summary.auto else summary.title
     return f"{title} on {summary.data}, {many(summary.rounds, 'round')}"
 
@@ -100,7 +108,7 @@ def sites_table(console: Console, summary: Summary) -> None:
     means = [summary.personal.mean]
     for title, values in apart(summary.sites).items():
         figure_of = {row.site: value for row, value in zip(summary.sites, values, strict=True)}
-        columns[title] = [figure_of[row.site] for row in sites]
+        columns[f"{title}, %"] = [figure_of[row.site] for row in sites]
         means.append(mean(values))
     if title := labels_column(summary):  # a sentence below the table has the share of all rows
         columns[title] = [row.labels for row in sites]
@@ -115,12 +123,6 @@ def sites_table(console: Console, summary: Summary) -> None:
     for (name, values), average in zip(columns.items(), means, strict=True):
         table.append(TableColumn(name, [per_cent(value) for value in (*values, average)]))
     print_table(console, table, heading(summary), total=True)
-
-
-def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
-    """Return the figures over the classes that a site annotates and over those it never does, where they exist."""
-    columns = ([row.auroc_annotated for row in sites], [row.auroc_never_annotated for row in sites])
-    return {title: values for title, values in zip(APART, columns, strict=True) if any(v is not None for v in values)}
 
 
 def labels_column(summary: Summary) -> str:
@@ -151,7 +153,7 @@ def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -
         TableColumn("auroc, %", [per_cent(row.auroc) for row in classes]),
     ]
     if differ:
-        table += [TableColumn(name, [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
+        table += [TableColumn(f"{name}, %", [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
     print_table(console, table, "auroc, class by class, mean over sites")
 
 
@@ -219,7 +221,7 @@ def written(console: Console, folder: Path) -> None:
         "suspicions.parquet",
     ):
         if (folder / name).exists():
-            console.print(f"  {folder / name}")
+            print_path(console, folder / name)
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
@@ -251,9 +253,21 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         print_wrapped(console, sentence)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         print_wrapped(console, f"diverged: {reason}")
-    for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        print_wrapped(console, f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
+    for name in dict.fromkeys(name for line in lines for name in NAMES.findall(line.method)):
+        if meaning := meaning_of(name):
+            print_wrapped(console, f"{name}: {meaning}")
     compared_written(console, folder)
+
+
+def meaning_of(name: str) -> str:
+    """Return what a method or an objective of a comparison is; empty for a class that only its caller has."""
+    if name == ALONE:
+        return ABOUT_ALONE
+    if name not in catalogue() and ":" not in name:
+        return ""
+    with suppress(UsageError):  # a class that no import finds
+        return about(catalogue()[name])
+    return ""
 
 
 def compared_written(console: Console, folder: Path) -> None:
@@ -261,11 +275,11 @@ def compared_written(console: Console, folder: Path) -> None:
     console.print("Written:")
     for name in ("report.html", "table.md", "results.json"):
         if (folder / name).exists():
-            console.print(f"  {folder / name}")
+            print_path(console, folder / name)
     console.print("and a folder for each run, with its report.html and models:")
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            console.print(f"  {path}")
+            print_path(console, path)
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool, one_test: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -69,6 +70,11 @@ def print_wrapped(console: Console, sentence: str, indent: str = "", style: str 
     wrap.initial_indent, wrap.subsequent_indent = indent, f"{indent}  "
     for line in wrap.wrap(sentence.replace(" %", f"{FIXED}%")):  # a number and its unit stay together
         console.print(line.replace(FIXED, " "), style=style or None)
+
+
+def print_path(console: Console, path: Path) -> None:
+    """Print a path in one piece, however long, so that it can be copied."""
+    console.print(f"  {path}", soft_wrap=True, markup=False)
 
 
 def _parts(

@@ -50,7 +50,19 @@ def sources_of(what: str, words: dict[str, str]) -> tuple[dict[str, Any], dict[s
     from imperfed.experiments.experiment_file import read
 
     path = Path(what)
-    return (read(path), words) if path.suffix == ".toml" else ({}, {"method": what} | words)
+    if path.suffix == ".toml" and path.name != "federation.toml":
+        return read(path), words
+    _refuse_data(path)
+    return {}, {"method": what} | words
+
+
+def _refuse_data(path: Path) -> None:
+    """Refuse files and folders in the place of a method, unless a method has the same name."""
+    from imperfed.algorithms import catalogue
+    from imperfed.experiments.config import AUTO
+
+    if path.exists() and str(path) not in (AUTO, *catalogue()):
+        raise UsageError(f"{path}: data, and no method; hand it over with --data: imperfed run --data {path}")
 
 
 def seed_numbers(seeds: str) -> list[int]:

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from imperfed.data.files.problems import listed
 from imperfed.results.summary import SiteSummary, Summary
 
+APART = ("annotated", "never")
+"""Titles of the figures over the classes that a site annotates and over those that it never annotates."""
+
 
 def why_blank(summary: Summary) -> Iterator[str]:
     """Yield a sentence for every kind of blank in the tables of a run."""
@@ -33,8 +36,5 @@ def why_blank(summary: Summary) -> Iterator[str]:
 
 def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
     """Return the figures over the classes that a site annotates and over those it never does, where there are any."""
-    columns = {
-        "annotated": [site.auroc_annotated for site in sites],
-        "never": [site.auroc_never_annotated for site in sites],
-    }
-    return {title: values for title, values in columns.items() if any(value is not None for value in values)}
+    columns = ([site.auroc_annotated for site in sites], [site.auroc_never_annotated for site in sites])
+    return {title: values for title, values in zip(APART, columns, strict=True) if any(v is not None for v in values)}

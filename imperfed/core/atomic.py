@@ -1,14 +1,15 @@
-"""Atomic file writes: a crash never damages what was there before, and a full disk is said to be full."""
+"""Atomic writes of files and folders: a crash never damages what was there before; a full disk is said to be full."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imperfed.core.errors import DiskFullError
+from imperfed.core.errors import DiskFullError, UsageError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 IN_WORDS = os.strerror(errno.ENOSPC)
@@ -47,7 +48,7 @@ def saying_if_full(path: Path) -> Iterator[None]:
 
 
 def write_durably(path: Path, write: Callable[[Path], object]) -> None:
-    """Write as `whole` does, and flush to disk first, so that the file also survives if the machine stops."""
+    """Write as `write_whole` does, and flush to disk first, so that the file also survives if the machine stops."""
 
     def flushed(partial: Path) -> None:
         write(partial)
@@ -63,6 +64,23 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Yield a folder that appears under its name when it is complete, and not at all after an error."""
+    partial = out.with_name(f".{out.name}.partly")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
+    try:
+        yield partial
+        partial.replace(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from imperfed.core.errors import UsageError
+
 Tree = dict[str, Tensor]
 
 
@@ -42,7 +44,12 @@ class Batch:
         return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws, site_stats or {})
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean over the real rows; one per site where several sites step together."""
+        """Return the mean over the real rows of a loss per row; one mean per site where several sites step together."""
+        if values.numel() != self.share.numel():
+            raise UsageError(
+                f"loss returns the loss of each row, here [{self.share.numel()}], and what update_rows needs or None; "
+                f"this one returned a loss of shape {list(values.shape)}"
+            )
         if self.share.ndim == 1:
-            return values @ self.share
+            return values.view_as(self.share) @ self.share
         return (values.view_as(self.share) * self.share).sum(-1)

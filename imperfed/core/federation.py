@@ -104,11 +104,7 @@ class Federation:
 
     def check(self) -> Federation:
         """Check every invariant that training relies on; name the site and row of a problem."""
-        rows = len(self.x) if self.at is None else len(self.at)
-        if rows != len(self.labels) or self.starts[-1] != rows:
-            raise DataError(
-                f"{self.name}: {rows} examples, but {len(self.labels)} labels, and {self.starts[-1]} rows at the sites"
-            )
+        self._check_form()
         for k, site in enumerate(self.sites):
             start, stop = self.starts[k], self.starts[k + 1]
             if stop <= start:
@@ -122,8 +118,41 @@ class Federation:
             self._check_held_out(self.validation)
         return self
 
+    def _check_form(self) -> None:
+        """Check the lengths, shapes and names of the parts, which a caller may have made."""
+        rows = len(self.x) if self.at is None else len(self.at)
+        if rows != len(self.labels) or self.starts[-1] != rows or len(self.ids) != rows:
+            raise DataError(
+                f"{self.name}: {rows} examples, but {len(self.labels)} labels, {self.starts[-1]} rows at the sites, "
+                f"and {len(self.ids)} ids"
+            )
+        if self.x.ndim < 2 or not self.x.is_floating_point():
+            raise DataError(
+                f"{self.name}: the inputs are {self.x.dtype} of shape {tuple(self.x.shape)}; they must be real "
+                "numbers, one row per example, [n, ...]"
+            )
+        if self.at is not None and len(self.at) and not 0 <= int(self.at.min()) <= int(self.at.max()) < len(self.x):
+            raise DataError(f"{self.name}: `at` must hold numbers from 0 to {len(self.x) - 1}, one per row")
+        if len(self.starts) != len(self.sites) + 1 or self.starts[0] != 0:
+            raise DataError(
+                f"{self.name}: {len(self.sites)} sites need {len(self.sites) + 1} starts, the first of them 0; found "
+                f"{len(self.starts)} from {self.starts[0]} on"
+            )
+        if len(self.groups) not in (0, len(self.sites)):
+            raise DataError(f"{self.name}: {len(self.groups)} groups for {len(self.sites)} sites; name one for each")
+        if self.labels.classes != len(self.classes):
+            raise DataError(
+                f"{self.name}: {len(self.classes)} class names, but labels of {self.labels.classes} classes"
+            )
+        for what, names in (("sites", self.sites), ("classes", self.classes)):
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if list(names).count(name) > 1)
+                raise DataError(f"{self.name}: two {what} are called {twice!r}; rename one of them")
+
     def _check_inputs(self, site: str, start: int, x: Tensor) -> None:
         """Check that the inputs of a site are finite."""
+        if x.sum().isfinite():  # one pass that copies nothing; finite numbers whose sum overflows are looked at below
+            return
         finite = torch.isfinite(x.flatten(1)).all(1)
         if not finite.all():
             row = int((~finite).nonzero()[0])
@@ -154,6 +183,17 @@ class Federation:
     def inputs(self, start: int, stop: int) -> Tensor:
         """Return the inputs of the rows start .. stop - 1; a view, unless several sites may hold the same example."""
         return self.x[start:stop] if self.at is None else self.x[self.at[start:stop]]
+
+    def annotated_by_site(self) -> Tensor | None:
+        """Return which classes each site annotates, bool [K, C]; None for labels that leave out no class.
+
+        They are as `annotators` says, or as the training rows show.
+        """
+        if not self.labels.partial:
+            return None
+        if self.annotators is not None:
+            return self.annotators
+        return torch.stack([self.labels.between(a, b).annotated_classes() for a, b in pairwise(self.starts)])
 
     def to(self, device: torch.device) -> Federation:
         """Return the same data on a device."""

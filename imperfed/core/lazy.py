@@ -106,7 +106,7 @@ class LazyRows(Tensor):
         return _read(self, "numpy").numpy(force=force)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise UsageError(f"{self.name}: lazy rows are not copied to other processes; write lazy = false")
+        raise UsageError(f"{self.name}: lazy rows are not sent to other ranks; write lazy = false, or use one process")
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]

@@ -93,14 +93,6 @@ def take(federation: Federation, kept: list[Tensor], held: list[Tensor]) -> Fede
         ids=taken(federation.ids, train),
         starts=tuple(accumulate(map(len, kept), initial=0)),
         together=None if federation.together is None else federation.together[train],
-        annotators=annotators(federation),
+        annotators=federation.annotated_by_site(),
         validation=validation,
     )
-
-
-def annotators(federation: Federation) -> Tensor | None:
-    """Return which classes each site annotates in all its rows, as a real site reports them; None: all classes."""
-    labels = federation.labels
-    if not labels.partial or federation.annotators is not None:
-        return federation.annotators
-    return torch.stack([labels.between(a, b).annotated_classes() for a, b in pairwise(federation.starts)])

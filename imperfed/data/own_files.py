@@ -23,6 +23,7 @@ from imperfed.data.files.blanks import column_fills, width
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading, SiteReading
 from imperfed.data.files.rows import FileRows
+from imperfed.data.files.site_names import name_trouble
 from imperfed.data.labelling import Facts, LabelConfig
 from imperfed.data.lent_rows import lend_public, lend_trusted
 from imperfed.data.oracle import Oracle
@@ -59,6 +60,9 @@ def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig,
 def federate_ready(federation: Federation) -> FederatedData:
     """Return a federation that the caller made; nothing is known about its truth, and its inputs are not scaled."""
     federation.check()
+    for site in federation.sites:
+        if trouble := name_trouble(site):
+            raise DataError(f"{federation.name}, sites: found {trouble}; rename the site")
     oracle = Oracle(None, (), ())
     public, trusted = len(federation.public), federation.trusted
     facts: Facts = {

@@ -39,7 +39,7 @@ NOBODY = 1e-12
 
 @dataclass(frozen=True)
 class FLTrust(Defence):
-    """Trust a site's update as far as it points where the server's own update points; all count at its length."""
+    """Trust a site's update as far as it points where the server's own update points; all are scaled to its length."""
 
     name: ClassVar[str] = "fltrust"
     alpha: float = 1.0  # alpha, the server's step size

@@ -29,7 +29,7 @@ from imperfed.engine.local_training import Local
 from imperfed.engine.misfits import refuse_misfits
 from imperfed.engine.opening import opened
 from imperfed.engine.population import ModelEvaluator, Population, Scores
-from imperfed.engine.private_run import PrivacyBudget, refuse_not_private, refuse_not_summed
+from imperfed.engine.private_run import PrivacyBudget, refuse_misfit_privacy
 from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.round_exchanges import RoundExchanges
 from imperfed.engine.schedule import RoundReport, Rounds
@@ -76,21 +76,13 @@ class Engine:
             row = layout.row(network)
             remembered = defence_memory(defence), seed, rounds.site_memory
             state = State.fresh(algorithm, objective, federation, layout, row, *remembered)
-        if federation.validation is not None:
-            state.best = BestRound.fresh(len(federation.sites), rounds.keep_best)
-        elif rounds.patience:
-            raise UsageError(
-                f"rounds.patience = {rounds.patience} ends a run by rows that the sites hold out, and none does; set "
-                "split.validation, such as 0.1 (with partition = label no site holds rows out)"
-            )
+        state.best = no_best_round_yet(rounds, federation)
         asked = questions(defence, federation.attribute)
-        if privacy is not None:
-            refuse_not_private(privacy, algorithm, layout, rounds.rounds, asked)
-            refuse_not_summed(privacy, self.on_duty, federation, defence is not None or adversaries is not None)
         spec = RunSpec(
             algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked, privacy=privacy
         )
         refuse_misfit_recipe(spec, federation)
+        refuse_misfit_privacy(spec, self.on_duty, federation, defence is not None or adversaries is not None)
         self.budget = PrivacyBudget(privacy, self.sample) if privacy is not None and privacy.multiplier else None
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
@@ -101,12 +93,21 @@ class Engine:
         """The round after which models were last evaluated, which sites' (None: all), and the scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
         self.server.backend = self.backend if isinstance(self.backend, TrainsAtServer) else None
+        self.exchanges = RoundExchanges(self.population, self.backend, rounds)
+        try:
+            self.opened = self._open(device)
+        except BaseException:  # the caller has no engine that it could close
+            self.backend.close()
+            raise
+
+    def _open(self, device: torch.device) -> RoundReport:
+        """Carry out the exchanges before round 0, and begin the rounds on a device; return what passed."""
         if self.backend.opens_on_device:
             self.move_to(device)
-        self.opened = opened(self.server, self.backend)
-        self.exchanges = RoundExchanges(self.population, self.backend, rounds)
+        report = opened(self.server, self.backend)
         self.backend.start()
         self.move_to(device)
+        return report
 
     def move_to(self, device: torch.device) -> None:
         """Move what is computed with to a device, unless it is there already; what sites keep stays in host memory."""
@@ -273,6 +274,18 @@ class Engine:
     def close(self) -> None:
         """Shut the backend down."""
         self.backend.close()
+
+
+def no_best_round_yet(rounds: Rounds, federation: Federation) -> BestRound | None:
+    """Return what is known of the best round before the first one; None where no site holds rows out to judge by."""
+    if federation.validation is not None:
+        return BestRound.fresh(len(federation.sites), rounds.keep_best)
+    if rounds.patience:
+        raise UsageError(
+            f"rounds.patience = {rounds.patience} ends a run by rows that the sites hold out, and none does; set "
+            "split.validation, such as 0.1 (with partition = label no site holds rows out)"
+        )
+    return None
 
 
 def for_all(local: Local, sites: int) -> Local:

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+MOST_NAMES = 5
+"""How many sites a sentence names that failed for the same reason; of more it gives the number."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -78,5 +81,14 @@ KINDS: dict[str, type[Failure]] = {
 
 
 def named_failures(failures: Mapping[int, Failure], names: Sequence[str]) -> str:
-    """Return a sentence that names the sites that failed and why."""
-    return "; ".join(f"{names[k]}: {failure.reason}" for k, failure in sorted(failures.items()))
+    """Return a sentence that names the sites that failed and why; a reason that several share is said once."""
+    sites: dict[str, list[str]] = {}
+    for k, failure in sorted(failures.items()):
+        sites.setdefault(failure.reason, []).append(names[k])
+    return "; ".join(f"{_listed(who)}: {reason}" for reason, who in sites.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

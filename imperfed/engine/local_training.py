@@ -138,7 +138,7 @@ class Plan:
 def plan(algorithm: Algorithm, objective: Objective, local: Local, n: int, generator: torch.Generator) -> Plan:
     """Plan passes over the rows in random order, each cut into the fewest batches, whose sizes differ by one at most.
 
-    Cut this way, no batch is left with a single row, on which batch normalisation would fail.
+    Cut this way, no batch of three or more is left with a single row, on which batch normalisation would fail.
     """
     steps, size = local.steps_of(n), local.batch
     cuts = -(-n // size)

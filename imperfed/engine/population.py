@@ -51,6 +51,14 @@ class Share:
     tested: tuple[int, ...]
     """The sites whose test rows it holds."""
 
+    @cached_property
+    def _held(self) -> frozenset[int]:
+        return frozenset(self.sites)
+
+    def among(self, sites: Sequence[int]) -> tuple[int, ...]:
+        """Return those of some sites that this process holds, in the same order."""
+        return tuple(k for k in sites if k in self._held)
+
 
 @dataclass
 class Population:

@@ -17,6 +17,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.mechanism import FEWEST_SITES, PrivacyMechanism, SumMechanism
 from imperfed.core.network import Layout
 from imperfed.engine.failures import Failure
+from imperfed.engine.site import RunSpec
 
 
 @dataclass
@@ -44,6 +45,16 @@ class PrivacyBudget:
         """Return whether a round would bring one of its sites above what it may spend."""
         releases = self.releases(round + 1)
         return any(self.mechanism.forbids(releases[k]) for k in self.on_duty(round))
+
+
+def refuse_misfit_privacy(spec: RunSpec, on_duty: int, federation: Federation, inspected: bool) -> None:
+    """Refuse, before training, a run that cannot be private as its settings ask; `inspected`: by a defence or attack.
+
+    `on_duty`: the number of sites that take part in a round.
+    """
+    if spec.privacy is not None:
+        refuse_not_private(spec.privacy, spec.algorithm, spec.layout, spec.rounds, spec.questions)
+        refuse_not_summed(spec.privacy, on_duty, federation, inspected)
 
 
 def refuse_not_private(

@@ -149,9 +149,17 @@ class Server:
 
     def remember(self, g: int, server: Tree) -> None:
         """Write a group's new memory in place, where the worker processes see it at once."""
-        known = self.population.state.servers[g]
+        known, method = self.population.state.servers[g], type(self.population.spec.algorithm).__name__
+        if not isinstance(server, dict):
+            raise ImperfedError(
+                f"{method}: after an exchange the server's memory is a {type(server).__name__}; return its new memory, "
+                'such as server | {"w": ...}'
+            )
         if changed := server.keys() ^ known.keys():
-            raise ImperfedError(f"the names in the server's memory have changed: {', '.join(sorted(changed))}")
+            raise ImperfedError(
+                f"{method}: the names in the server's memory have changed: {', '.join(sorted(changed))}; every name is "
+                "there from the start, in what init_server returns"
+            )
         alike = [server[name].shape == t.shape for name, t in known.items()]
         finite = torch.stack([torch.isfinite(server[name]).all().to(t.device) for name, t in known.items()]).tolist()
         for (name, t), sound in zip(known.items(), map(all, zip(alike, finite, strict=True)), strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
 from imperfed.engine.gathering import in_parts
+from imperfed.engine.population import Scores
 from imperfed.evaluation.fairness import Between, FairnessSummary
 from imperfed.evaluation.label_figures import FillingFigures, RepairFigures, SuspectFigures
 from imperfed.evaluation.model_figures import (
@@ -28,8 +28,6 @@ from imperfed.evaluation.model_figures import (
 from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
 from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
 
-Scores = dict[str, tuple[float, int]]
-"""Figures by name, each with the number of test rows."""
 Predictor = Callable[[Tensor], Tensor]
 """A model, from inputs to logits."""
 ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
@@ -40,16 +38,6 @@ VALIDATION = "validation "
 
 def _metrics(y: Tensor) -> dict[str, Metric]:
     return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
-
-
-def annotators(federation: Federation) -> Tensor | None:
-    """Return which classes each site annotates, bool [K, C]; None for labels that leave out no class."""
-    if not federation.labels.partial:
-        return None
-    if federation.annotators is not None:
-        return federation.annotators
-    labels = federation.labels
-    return torch.stack([labels.between(a, b).annotated_classes() for a, b in pairwise(federation.starts)])
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ class Evaluator:
         """Return an evaluator that knows from the federation's labels which site annotates what."""
         if between is not None and any(y.ndim > 1 for y in oracle.test_y):
             raise UsageError(f"fairness is measured for one class per row; rows of {federation.name} may have several")
-        return cls(oracle, annotators(federation), between)
+        return cls(oracle, federation.annotated_by_site(), between)
 
     def to(self, device: torch.device) -> Evaluator:
         """Return a copy with the inputs on a device; the truth stays in host memory, where figures are computed."""

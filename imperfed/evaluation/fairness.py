@@ -22,9 +22,8 @@ from torch import Tensor
 
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.federation import Attribute
+from imperfed.engine.population import Scores
 
-Scores = dict[str, tuple[float, int]]
-"""Figures by name, each with its number of rows."""
 Cells = Callable[[Tensor], Tensor]
 """From counts [..., group, y is u, prediction is u], the cells a figure compares: [..., group, prediction is u]."""
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from imperfed.core.labels import Labels
-from imperfed.core.temperatures import TEMPERATURES, likelihoods
+from imperfed.core.temperatures import TEMPERATURES
 
 AS_IT_IS = TEMPERATURES.index(1.0)
 ROUNDING = 1e-4
@@ -48,11 +46,6 @@ def most_likely(sites: Sequence[Sequence[float]]) -> float:
 
 def _sums(sites: Sequence[Sequence[float]]) -> list[float]:
     return [sum(site[i] for site in sites) for i in range(len(TEMPERATURES))]
-
-
-def fit_temperature(held: Sequence[tuple[Tensor, Labels]]) -> float:
-    """Return the temperature for the rows held out at all sites (logits, labels)."""
-    return most_likely([likelihoods(logits, labels) for logits, labels in held])
 
 
 def fitted(sites: Sequence[Sequence[float]], kind: type[Labels], rows: int) -> Temperature:

@@ -53,6 +53,10 @@ def compare(
         raise UsageError("no method was named; give comma-separated names")
     if twice := [method for method, times in Counter(methods).items() if times > 1]:
         raise UsageError(f"named more than once: {', '.join(twice)}")
+    if not seeds:
+        raise UsageError("no seed was named; give at least one, such as 0")
+    if len(set(seeds)) < len(seeds):
+        raise UsageError(f"a seed is named twice, which would count one run twice; got {', '.join(map(str, seeds))}")
     # Check all settings before any run.
     configs = [without_unused_public([config(method, seed) for method in methods]) for seed in seeds]
     first = configs[0][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
+from typing import ClassVar
 
 from imperfed.core.errors import DiskFullError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST
@@ -38,6 +39,9 @@ from imperfed.results.write import RunOutcome, finish_simulation, write_summary
 
 class Experiment:
     """Everything a run needs, checked before anything is written."""
+
+    keeps_inputs: ClassVar[bool] = False
+    """Whether the inputs of all sites are needed after training; otherwise they go to the ranks, if there are any."""
 
     def __init__(
         self,
@@ -82,7 +86,8 @@ class Experiment:
             falsifiers(config, len(federation.sites)),
             config.privacy,
         )
-        if len(self.engine.population.federation.x) < len(federation.x):  # each rank has taken its rows
+        taken = len(self.engine.population.federation.x) < len(federation.x)  # by the ranks
+        if taken and not self.keeps_inputs:
             self.data = replace(self.data, federation=federation.without_inputs())
             self.at_sites = replace(self.at_sites, federation=self.at_sites.federation.without_inputs())
 

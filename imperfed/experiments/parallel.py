@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from imperfed.core.errors import DivergedError, ImperfedError
+from imperfed.core.errors import DivergedError, ImperfedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
+from imperfed.experiments.ranks import over_ranks
 from imperfed.experiments.run_data import anywhere, load_data, same_data
 from imperfed.experiments.run_parts import refuse_other_labels
 from imperfed.experiments.shared_gpu import SharedGpu
@@ -111,7 +112,13 @@ class ParallelRuns:
         `like`: the settings of one of their runs, which are all on the same device.
         """
         if self.pool is None:
-            device = Hardware.of(like.run).device
+            hardware = Hardware.of(like.run)
+            if over_ranks(hardware):
+                raise UsageError(
+                    "several ranks share every run, so that runs are not made side by side as well; leave --jobs out, "
+                    "or use one process"
+                )
+            device = hardware.device
             self.gpu = None if device.type == "cpu" else SharedGpu.begin(device.index)
             self.stopping = SPAWN.Event()
             others = None if self.gpu is None else self.gpu.for_others()
@@ -125,9 +132,11 @@ class ParallelRuns:
 
 
 def paying(config: Config) -> int:
-    """Return how many seeds to run in parallel: several on a large GPU; one run fills a small GPU or a CPU."""
+    """Return how many seeds to run in parallel: several on a large GPU; one run fills a small GPU, a CPU or ranks."""
     hardware = Hardware.of(config.run)
-    if hardware.device.type == "cpu" or torch.cuda.get_device_properties(hardware.device).total_memory < ROOM:
+    if over_ranks(hardware) or hardware.device.type == "cpu":
+        return 1
+    if torch.cuda.get_device_properties(hardware.device).total_memory < ROOM:
         return 1
     return ON_A_GPU
 

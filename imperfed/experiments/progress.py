@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 import time
@@ -18,7 +19,11 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
 from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.report.words import many
 from imperfed.results.data_facts import DataFacts
+
+FORWARDED = 2.0
+"""Seconds within which torchrun, which received Ctrl-C as well, has passed it on to its processes."""
 
 
 class Show:
@@ -129,11 +134,15 @@ class Show:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """On the first Ctrl-C, finish the round and write a checkpoint; on the second, stop at once."""
+        first = -math.inf
 
         def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal first
+            if "TORCHELASTIC_RUN_ID" in os.environ and time.monotonic() - first < FORWARDED:
+                return
             if self.stopping:
                 raise KeyboardInterrupt
-            self.stopping = True
+            self.stopping, first = True, time.monotonic()
             # In a thread of its own: whatever was being printed would be printed twice.
             text = "stopping after this round, with a checkpoint; Ctrl-C again to stop at once"
             threading.Thread(target=self.console.print, args=(text,)).start()
@@ -159,7 +168,8 @@ def describe(data: FederatedData) -> str:
     """Describe a federation in one line."""
     federation, facts = data.federation, DataFacts.of(data.facts)
     sizes = federation.sizes()
-    text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
+    rows = many(max(sizes), "row") if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)} rows"
+    text = f"{federation.name}: {many(len(sizes), 'site')} of {rows}, {federation.labels.kind}"
     if facts.mean_size is not None:
         text += f" of mean size {facts.mean_size:.2f} among {len(federation.classes)} classes"
     if facts.instead_of is not None:

@@ -25,8 +25,15 @@ from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
 from imperfed.experiments.device import Hardware
 
+PLACE = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GLOO_SOCKET_IFNAME")
+"""The variables that say which rank a process is, and how the ranks of one machine find each other."""
+
 _joined: RankGroup | None = None
 _children: list[subprocess.Popen[bytes]] = []
+_gpus: tuple[int, ...] = ()
+"""The GPUs for which ranks were started here; empty if they were started for none."""
+_before: dict[str, str | None] = {}
+"""The variables of `PLACE` before ranks were started here."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,22 @@ class RankHardware:
 
 def backend_of(hardware: Hardware) -> MakeBackend:
     """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone."""
+    global _gpus
+    if _gpus and hardware.gpus != _gpus:  # those of an earlier run of this process
+        stop_ranks()
+    if _joined is None and len(hardware.gpus) > 1:
+        start_ranks(len(hardware.gpus))
+        _gpus = hardware.gpus
     group = _joined
-    if group is None and len(hardware.gpus) > 1:
-        group = start_ranks(len(hardware.gpus))
     if group is None:
         return hardware.local_backend
     ranks, place = group, RankHardware(hardware)
     return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, ranks, place)
+
+
+def over_ranks(hardware: Hardware) -> bool:
+    """Return whether every run on this hardware is spread over several ranks."""
+    return len(hardware.gpus) > 1 or (_joined is not None and not _gpus)
 
 
 def several() -> bool:
@@ -87,6 +103,7 @@ def as_one_of_several(program: Callable[[], None]) -> None:
         _follow(group)
         return
     _joined = group
+    signal.signal(signal.SIGTERM, group.note_end)
     try:
         program()
     finally:
@@ -128,6 +145,7 @@ def start_ranks(size: int) -> RankGroup:
     """Start the other ranks on this machine; this process becomes rank 0, until `stop_ranks` or its end."""
     global _joined
     store = _meeting(0, size)
+    _before.update({name: os.environ.get(name) for name in PLACE})
     os.environ |= _places(0, size)
     _children.extend(_started(rank, size, store.port) for rank in range(1, size))
     _joined = _join(store=store, rank=0, size=size)
@@ -136,15 +154,25 @@ def start_ranks(size: int) -> RankGroup:
 
 
 def stop_ranks() -> None:
-    """End the ranks that were started here."""
+    """End the ranks that were started here; others may be started afterwards."""
+    global _gpus
     atexit.unregister(stop_ranks)
     if _joined is not None:
         _end(_joined)
+    if dist.is_initialized():  # where a rank was lost
+        dist.destroy_process_group()
     for child in _children:
         with suppress(subprocess.TimeoutExpired):
             child.wait(5)
         child.kill()
+        child.wait()
     _children.clear()
+    _gpus = ()
+    for name, value in _before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    _before.clear()
 
 
 def children() -> list[int]:
@@ -164,7 +192,8 @@ def _places(rank: int, size: int) -> dict[str, str]:
 
 def _started(rank: int, size: int, port: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "imperfed.experiments.ranks", str(rank), str(size), str(port)]
-    return subprocess.Popen(command, env=os.environ | _places(rank, size), stdin=subprocess.DEVNULL)
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // size))}  # as torchrun does: ranks share the cores
+    return subprocess.Popen(command, env=threads | os.environ | _places(rank, size), stdin=subprocess.DEVNULL)
 
 
 def _as_child(rank: int, size: int, port: int) -> None:

@@ -69,7 +69,7 @@ class SeedDifference:
         if self.p is None and self.interval is None:
             return "one seed, and no test rows to compare on: nothing can be said"
         if self.p is None:
-            return f"{self._found} on these test rows; one seed says nothing about others"
+            return f"{self._found} on these test rows; with one seed only, another seed may differ"
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         return f"{self._found}, {p}"
 
@@ -89,7 +89,7 @@ def interval_of(line: Line) -> Interval | None:
     """Return the interval of a method's mean: over seeds, or over test rows for one seed."""
     if len(line.values) > 1:
         return over_seeds(line.values)
-    return _over_rows(line, None) if line.seeds else None
+    return _over_rows(line, None, line.seeds[0]) if line.seeds else None
 
 
 def differences(lines: Sequence[Line]) -> list[SeedDifference]:
@@ -108,7 +108,7 @@ def difference(line: Line, best: Line) -> SeedDifference | None:
     found = paired(line.method, best.method, ours, theirs)
     if found is None or len(found.seeds) > 1:
         return found
-    return replace(found, interval=_over_rows(line, best))
+    return replace(found, interval=_over_rows(line, best, found.seeds[0]))
 
 
 def paired(name: str, best: str, ours: Mapping[int, float], theirs: Mapping[int, float]) -> SeedDifference | None:
@@ -154,9 +154,8 @@ def corrected(found: Sequence[SeedDifference]) -> list[SeedDifference]:
     ]
 
 
-def _over_rows(line: Line, best: Line | None) -> Interval | None:
+def _over_rows(line: Line, best: Line | None, seed: int) -> Interval | None:
     """Return the interval of a figure, or of its difference from the best one, over the test rows of one seed."""
-    seed = line.seeds[0]
     if seed not in line.by_row or (best is not None and seed not in best.by_row):
         return None
     ours = line.by_row[seed]()

@@ -12,8 +12,9 @@ from imperfed.core.network import Layout, Net
 from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import hold_out, share_at_sites
+from imperfed.engine.population import Scores
 from imperfed.engine.seeds import SERVER, seeded
-from imperfed.evaluation.evaluator import Evaluator, Scores
+from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config
 from imperfed.experiments.run_data import load_data
 from imperfed.experiments.run_parts import make_evaluator, make_network, shape_of

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from imperfed.core.errors import UsageError, unknown
 
@@ -49,7 +50,9 @@ def wanted(kind: Any) -> str:
 
 
 def _parsed(value: Any, kind: Any) -> Any:
-    """Return a word parsed where msgspec needs help: lists, and numbers such as .5, +3 and 1_000."""
+    """Return a value parsed where msgspec needs help: lists, NumPy's numbers, and words such as .5, +3 and 1_000."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     if isinstance(value, str) and typing.get_origin(kind) is tuple:
         return [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, str) and kind in (int, float):

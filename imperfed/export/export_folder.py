@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from imperfed import __version__
 from imperfed.api.result import RunResult
+from imperfed.core.atomic import new_folder
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.export.delivered_model import DeliveredModel
@@ -50,17 +50,11 @@ def export_model(result: RunResult, out: Path, format: str = "onnx", site: str =
     site = whose(result, site, "--site")
     model, description = delivered(result, site), describe(result, site)
     suffix, write = FORMATS[format]
-    partly = out.with_name(f"{out.name}.partly")
-    shutil.rmtree(partly, ignore_errors=True)
-    partly.mkdir(parents=True)
-    try:
-        write(model, example(result), description, partly / f"model.{suffix}")
-        (partly / "model.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    with new_folder(out) as folder:
+        write(model, example(result), description, folder / f"model.{suffix}")
+        (folder / "model.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         card = model_card(result.summary, site, description, f"model.{suffix}")
-        (partly / "MODEL_CARD.md").write_text(card, encoding="utf-8")
-        partly.rename(out)
-    finally:
-        shutil.rmtree(partly, ignore_errors=True)
+        (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     return ExportedFiles(out, out / f"model.{suffix}")
 
 

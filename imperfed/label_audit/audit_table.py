@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
+from imperfed.cli.terminal_table import TableColumn, print_path, print_table, print_wrapped
 from imperfed.label_audit.audit_summary import AuditedSite, AuditOverview, AuditSummary
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import count, many
@@ -64,7 +64,7 @@ def print_written(console: Console, folder: Path, names: Sequence[str]) -> None:
     """Print where everything was written."""
     console.print("written:")
     for name in names:
-        console.print(f"  {folder / name}")
+        print_path(console, folder / name)
 
 
 def site_columns(summary: AuditSummary) -> list[TableColumn]:

@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from imperfed.core.atomic import new_folder
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Exact
 from imperfed.data.files.declaration import FILE, Declaration, read_declaration
@@ -204,23 +204,6 @@ def undo(repaired: Path, out: Path) -> RepairRecord:
             shutil.rmtree(target) if target.is_dir() else target.unlink()
             form.restore(file, target, place)
     return record
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder that appears under its name when it is complete, and not at all after an error."""
-    partly = out.with_name(f".{out.name}.partly")
-    shutil.rmtree(partly, ignore_errors=True)
-    try:
-        partly.mkdir(parents=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
-    try:
-        yield partly
-        partly.replace(out)
-    except BaseException:
-        shutil.rmtree(partly, ignore_errors=True)
-        raise
 
 
 def copy(source: Path, target: Path) -> None:

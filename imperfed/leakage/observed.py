@@ -6,7 +6,7 @@ The answers are those of the engine's own exchanges, after everything that a sit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -35,17 +35,14 @@ class SeenExchange:
         return self.down["w"] - self.up["w"] if self.trained else self.up["g"]
 
 
-@dataclass
 class ObservingBackend(SequentialBackend):
     """The backend of one process, which keeps what passes between the coordinator and the sites it watches."""
 
-    population: Population
-    watched: frozenset[int] = frozenset()
-    seen: dict[int, list[SeenExchange]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Begin as any backend of one process does."""
-        super().__init__(self.population)
+    def __init__(self, population: Population) -> None:
+        """Begin as any backend of one process does, and watch no site yet."""
+        super().__init__(population)
+        self.watched: frozenset[int] = frozenset()
+        self.seen: dict[int, list[SeenExchange]] = {}
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange."""

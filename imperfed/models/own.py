@@ -121,6 +121,8 @@ def _tried(what: str, module: Any, shape: Shape, classes: int) -> Network:
     if any(isinstance(m, _NormBase) and m.momentum is None for m in module.modules()):
         # Such a layer counts batches in an integer buffer, and integer buffers are not part of a site's row.
         raise UsageError(f"{what}: momentum=None in a normalisation layer is not supported; give it a number")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise UsageError(f"{what}: no parameter of it requires a gradient, so there is nothing to train")
     x = torch.rand(2, *shape)
     module.to("cpu", torch.float32).eval()
     with blaming(f"{what}: it cannot take a batch of shape {[*x.shape]}"):

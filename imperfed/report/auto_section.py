@@ -56,7 +56,7 @@ def shares(auto: AutoSummary) -> ShownTable | None:
         )
         for site in auto.sites
     ]
-    columns = ("site", auto.method, "own model", "which", "own model on test rows")
+    columns = ("site", auto.method, "own model", "which", "its test figure")
     folded = f"What {len(rows)} sites predict with" if len(rows) > MOST_OPEN else ""
     return ShownTable("Table of what each site predicts with", columns, rows, folded, "What each site predicts with.")
 

@@ -176,7 +176,7 @@ def differences(compared: ComparedRuns) -> Section | None:
         )
         text += "With so few seeds only large differences can be clear. " if seeds < 5 else ""
     text += f"Clearly worse: {', '.join(clear)}. " if clear else f"No method is clearly worse than {best}. "
-    text += "The best is the best of these runs, so its lead is rather too large than too small."
+    text += "The best method was picked after these runs, so its lead is likely to look larger than it is."
     rows = [[one["method"], points(one["mean"]), ends(one), better(one), one["sentence"]] for one in found]
     columns = (f"against {best}", "difference", "95 % interval", "seeds in which it is better", "what it means")
     table = ShownTable("Table of differences", columns, rows, said=(4,))

@@ -86,6 +86,8 @@ def title(run: RunFiles) -> str:
     settings, summary = run.config.run, run.summary
     if summary is None:
         return f"{settings.method} on {called(settings.data)}"
+    if summary.auto and summary.auto.alone_only:
+        return f"auto: models of single sites on {summary.data}"
     return f"{f'auto: {summary.title}' if summary.auto else settings.method} on {summary.data}"
 
 

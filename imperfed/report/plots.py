@@ -6,7 +6,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,11 +85,27 @@ def curves(
             ax.plot(list(common), list(common.values()), color=INK, linestyle=(0, (4, 2)), label=common_name)
         ax.set(xlabel="round", ylabel=ylabel)
         ax.margins(x=0.02)
-        ax.locator_params(axis="x", integer=True)
+        whole_rounds(ax, rounds)
+        up_to_all(ax, ylabel)
         ax.grid(axis="y", color=QUIET, alpha=0.2, linewidth=0.6)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, borderpad=0, columnspacing=1.2)
 
     return render(name, label, 2.9, draw)
+
+
+def whole_rounds(ax: Axes, rounds: Collection[int]) -> None:
+    """Mark whole rounds on the x axis; of a single round matplotlib would mark fractions."""
+    if len(rounds) == 1:
+        ax.set_xticks([*rounds])
+    else:
+        ax.locator_params(axis="x", integer=True)
+
+
+def up_to_all(ax: Axes, ylabel: str) -> None:
+    """Let an axis of per cent end shortly outside 0 and 100, where no figure can lie."""
+    if ylabel.endswith("%"):
+        low, high = ax.get_ylim()
+        ax.set_ylim(max(low, -1), min(high, 101))
 
 
 def bars(name: str, label: str, lefts: ArrayLike, heights: ArrayLike, width: float, xlabel: str, ylabel: str) -> Markup:

@@ -44,7 +44,8 @@ def several_curves(name: str, label: str, curves: Mapping[str, Mapping[int, floa
             )
         ax.set(xlabel="round", ylabel=ylabel)
         ax.margins(x=0.02)
-        ax.locator_params(axis="x", integer=True)
+        plots.up_to_all(ax, ylabel)
+        plots.whole_rounds(ax, {number for curve in curves.values() for number in curve})
         ax.grid(axis="y", color=plots.QUIET, alpha=0.2, linewidth=0.6)
         columns = 1 if max(map(len, curves)) > 24 else 2
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, borderpad=0, columnspacing=1.2)

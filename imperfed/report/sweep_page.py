@@ -87,7 +87,7 @@ def verdict(cell: Results) -> str:
     found = cell["difference"]
     if found is None:
         return ""
-    return "one seed: nothing can be said" if found["p"] is None else str(found["sentence"])
+    return "one seed: no test of the difference" if found["p"] is None else str(found["sentence"])
 
 
 def tried(results: Results, ranked: Sequence[Results]) -> Section:
@@ -102,8 +102,8 @@ def tried(results: Results, ranked: Sequence[Results]) -> Section:
     text = (
         "Every combination was trained with every seed and judged by the labels that the sites hold out, as they are "
         "given; differences are judged by Student's t over the seeds, after Holm's correction for their number. Test "
-        "rows were not looked at for any but the chosen one. The chosen one is the best of these, so its "
-        "score here is rather too high than too low; its test figure is not."
+        "rows were not looked at for any but the chosen one. The chosen one was picked by this score, so "
+        "that its score here is likely too high. Its test figure is not."
     )
     return Section("Combinations", text, [drawn(results, ranked)], tables=[table])
 

@@ -76,7 +76,7 @@ class LabelCheck(Part, frozen=True):
         """Return what was done to the labels; empty if nothing was."""
         if not self.corrected:
             return ""
-        why = f": {self.words}" if self.words else ""
+        why = f" ({self.words})" if self.words else ""
         share = f"{100 * self.corrected / self.labels:.0f} %"
         return f"Before the search {self.corrected} of {self.labels} labels ({share}) were corrected{why}."
 

@@ -154,17 +154,17 @@ class CalibrationSummary(Part, frozen=True, omit_defaults=True):
 
     def sentence(self) -> str:
         """Return what a confidence means in words."""
-        fit = f"confidence not fitted, since {self.reason}"
+        fit = f"not adjusted, since {self.reason}"
         if self.temperature is not None:
-            fit = f"confidence fitted on the labels of {self.rows} rows held out (temperature {self.temperature:g})"
+            fit = f"adjusted on the labels of {self.rows} rows held out (temperature {self.temperature:g})"
         if self.test is None and self.reason == AT_REAL_SITES:
             return "how sure the models are, and figures class by class: in the report that each site writes for itself"
         if self.test is None:
-            return f"{fit}; how often it is right was not measured"
+            return f"confidence of the models: {fit}; how often they are right was not measured"
         test = self.test
         return (
-            f"{fit}: {100 * test.confidence:.0f} % sure, {100 * test.right:.0f} % right on the test rows "
-            f"(n = {test.n} {test.unit}, calibration error {100 * test.error:.1f} points)"
+            f"confidence on the test rows: {100 * test.confidence:.0f} % on average, and {100 * test.right:.0f} % of "
+            f"predictions are right (n = {test.n} {test.unit}, calibration error {100 * test.error:.1f} points); {fit}"
         )
 
 

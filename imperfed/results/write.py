@@ -11,7 +11,8 @@ from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores
+from imperfed.engine.population import Scores
+from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator
 from imperfed.evaluation.model_figures import figure
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import UNFITTED, Temperature

@@ -36,7 +36,9 @@ def test_four_updates() -> None:
 )
 def test_when_a_cluster_is_split(method: CFL, splits: bool) -> None:
     assert (method.split(D, ONES) is not None) == splits
-    assert method.split(D[:2], ONES[:2]) is None  # two sites are not divided
+    opposed = torch.tensor([[1.5, 0.01], [-1.5, 0.01], [-1.4, 0.01]])
+    assert CFL(eps1=1.0, eps2=1.2).split(opposed, ONES[:3]) is not None
+    assert CFL(eps1=1.0, eps2=1.2).split(opposed[:2], ONES[:2]) is None  # two sites are not divided
 
 
 def test_the_mean_is_weighted_if_asked() -> None:

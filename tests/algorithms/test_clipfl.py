@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pytest
 import torch
 
 from imperfed.algorithms.clipfl import ClipFL, flagged, pruned
 from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Trusted
 from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local
 from imperfed.testing.toy import engine, world
@@ -29,6 +33,22 @@ def test_scores_are_per_round_seen_and_ties_go_to_the_lower_site() -> None:
         False,
     ]
     assert flagged(torch.tensor([0.5, 0.5, 0.9]), 0.3, torch.tensor([2, 0, 1])).tolist() == [False, True, False]
+
+
+def test_shares_that_are_whole_numbers_of_sites_are_not_rounded() -> None:
+    assert flagged(torch.rand(20), 0.55, torch.arange(20)).sum() == 11  # 0.55 x 20 is 11.000000000000002 in floats
+    assert pruned(torch.rand(100), torch.ones(100), 0.29).sum() == 29  # 0.29 x 100 is 28.999999999999996
+
+
+def test_accuracies_are_those_of_each_whole_model_on_the_servers_rows() -> None:
+    """A model whose weights and buffers are added to the inputs of four rows, all of class 0."""
+    trusted = Trusted(torch.tensor([[0.0, 1], [0, 3], [0, 5], [0, 7]]), Exact(torch.zeros(4, dtype=torch.int64), 2))
+    net = SimpleNamespace(at=lambda w, buffers, x: x + torch.cat([w + 2 * buffers, torch.zeros(1)]))
+    w, buffers = torch.tensor([[2.0], [0.0], [0.0]]), torch.tensor([[0.0], [2.0], [3.0]])
+    updates = Updates((0, 1, 2), torch.tensor([1.0, 2, 3]), {"w": w, "buffers": buffers})
+    context = SimpleNamespace(net=net, trusted=trusted, notes=[])
+    found = ClipFL().accuracies(updates, context)  # type: ignore[arg-type]
+    assert found.tolist() == pytest.approx([0.25, 0.5, 0.75])
 
 
 def test_a_site_with_wrong_labels_is_pruned() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -9,10 +10,48 @@ import pytest
 from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
 from imperfed.defences import defences
+from imperfed.privacy import mechanisms
 from imperfed.repairs import repairs
 
-AWS = {"lam": 10.0, "lr_server": 0.001, "lr_theta": 0.5, "lr_w": 0.1, "neighbours": 0, "nu": 1.0, "mined": False}
+STEPS = {"lr_theta": 0.5, "by_size": True, "one_pass": False}
+AWS = (
+    STEPS
+    | {"lam": 10.0, "lr_server": 0.001, "lr_w": 0.1, "neighbours": 0, "nu": 1.0, "mined": False}
+    | {
+        "clip_w": 0.001,
+        "drawn": 0,
+        "noise_w": 0.0,
+        "delta": 1e-5,
+    }
+)
 COLLECTING = {"noise": 0.0, "hashed": "embedding", "most": 10, "delta": 1e-5}
+FEDMATCH = {"tau": 0.75, "J": 2, "h_interval": 10, "helpers": "keep", "lambda_s": 10.0, "lambda_i": 0.01} | {
+    "lambda_a": 0.01,
+    "lambda_L1": 1e-4,
+    "lambda_L2": 10.0,
+    "l1_thres": 5e-6,
+}
+PRETRAINING = {"pretrain": 10, "dim": 0, "pred_dim": 0}
+NAMED = {"target": "", "unprivileged": ""}
+PLACEBO = {"burn_in": 3, "first_decision": 8, "probe_rows": 64, "alarm": 4.0}
+FAIRFEDPAPL = (
+    NAMED
+    | {"variant": "ours", "score": "label", "dummy_rows": 100, "dummy_steps": 20, "dummy_lr": 0.1}
+    | {
+        "mu": 1e-4,
+        "smoothing": 0.8,
+        "guard": "",
+        "deviations": 4.0,
+        "gap": 0.3,
+        "level": 0.01,
+        "rho": 0.1,
+        "theta_low": 0.1,
+        "theta_high": 0.9,
+        "kappa": 0.5,
+        "freeze": "",
+    }
+)
+PRIVATE = {"delta": 1e-5, "epsilon_max": 0.0}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "fedprox": {"mu": 0.01, "aggregation": "weighted"},
     "scaffold": {"option": 2, "alpha": 1.0},
@@ -37,16 +76,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedmlh": {"tables": 4, "buckets": 500},
     "flag": {"adapt": "rows"},
     "iml": {"balance": True},
-    "fedssp": {"pretrain": 10, "dim": 0, "pred_dim": 0},
-    "fedmatch": {"tau": 0.75, "J": 2, "h_interval": 10, "helpers": "keep", "lambda_s": 10.0, "lambda_i": 0.01}
-    | {"lambda_a": 0.01, "lambda_L1": 1e-4, "lambda_L2": 10.0, "l1_thres": 5e-6},
-    "fedmatch-plus": {"pretrain": 10, "tau": 0.75, "lambda_s": 10.0},
+    "fedssp": PRETRAINING,
+    "fedmatch": FEDMATCH,
+    "fedmatch-plus": FEDMATCH | PRETRAINING,
     "fixmatch": {"balance": True, "tau": 0.95, "lambda_u": 1.0, "rule": "cells"},
     "mixup-pme": {"balance": True, "a": 1.0, "counted": "either", "fill": "half", "tau": 0.95},
     "fedpsl": {"tdma": True, "tadl": True, "order": 2, "a": 0.001},
-    "fedaws": AWS | {"by_size": True, "noise_w": 0.0},
-    "fedalc": AWS | COLLECTING | {"weights": "normalised", "by_size": True, "noise_w": 0.0},
-    "fedalc-fixed": COLLECTING | {"steps": 2000, "lr_fixed": 0.1, "alpha": 1.0, "beta": 1.0, "nu": 1.0},
+    "fedaws": AWS,
+    "fedalc": AWS | COLLECTING | {"weights": "normalised"},
+    "fedavg-fixed": STEPS,
+    "fedalc-fixed": STEPS | COLLECTING | {"steps": 2000, "lr_fixed": 0.1, "alpha": 1.0, "beta": 1.0, "nu": 1.0},
     "ifca": {"clusters": 2, "weighted": False},
     "cfl": {"clusters": 4, "eps1": 0.4, "eps2": 1.6, "warmup": 20, "gamma": 0.0, "weighted": False},
     "clipfl": {"scoring": 10, "noisy": 0.3, "merge_flagged": False},
@@ -69,17 +108,41 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "ipm": {"adversaries": 3, "epsilon": 0.5},
     "scaled": {"adversaries": 3, "boost": 10.0},
     "sign-flip": {"adversaries": 3, "strength": 1.0},
+    "plfa": {"adversaries": 3, "keep": "others"} | NAMED,
+    "pafa": {"adversaries": 3, "keep": "set"} | NAMED,
+    "mixup": {"adversaries": 3, "alpha": 0.5} | NAMED,
+    "krum": {"adversaries": 3, "neighbours": "n-f-2"},
+    "multi-krum": {"adversaries": 3, "neighbours": "n-f-2", "m": 0},
+    "median": {"adversaries": 3},
+    "trimmed-mean": {"adversaries": 3},
     "bulyan": {"adversaries": 1},
+    "placebo": PLACEBO | NAMED,
+    "fairfedpapl": FAIRFEDPAPL,
+    "fairfedpapl+placebo": FAIRFEDPAPL | PLACEBO,
+    "site": PRIVATE | {"clip": 1.0, "noise": 1.0},
+    "sum": PRIVATE | {"clip": 10.0, "noise": 0.0},
     "fltrust": {"alpha": 1.0},
     "rfa": {"adversaries": 3, "steps": 4, "nu": 1e-5, "tolerance": 1e-6, "weights": "uniform"},
     "positive-hinge": {"threshold": 0.9},
-    "posterior": {"clean_rows": "auto", "features": "auto"},
+    "posterior": {"clean_rows": "auto", "features": "auto", "insist": False},
     "fb-nll": {"groups": 1, "M": 10, "linkage": "average", "center": False, "correct": True, "phase1": "margin"}
     | {"threshold": 0.5, "gate": 0.05, "rank": 10, "features": "auto", "class_features": ""},
 }
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+COMPONENTS = {**catalogue(), **repairs(), **attacks(), **defences(), **mechanisms()}
+OURS = [name for name, kind in COMPONENTS.items() if kind.__module__.startswith("imperfed.") and fields(kind)]
+
+
+@pytest.mark.parametrize("name", OURS)
 def test_defaults(name: str) -> None:
-    method = {**catalogue(), **repairs(), **attacks(), **defences()}[name]()
-    assert {setting: getattr(method, setting) for setting in DEFAULTS[name]} == DEFAULTS[name]
+    component = COMPONENTS[name]()
+    values = {field.name: getattr(component, field.name) for field in fields(component)}
+    plain = {setting: value for setting, value in values.items() if isinstance(value, bool | int | float | str)}
+    assert plain == DEFAULTS.get(name, {})
+
+
+def test_methods_that_mix_or_shake_inputs_say_so() -> None:
+    """They cannot have sparse features, which are stored by their numbers."""
+    names = {"fedcorr", "fedlsr", "fedmatch", "fedmatch-plus", "fedssp", "fixmatch", "laar", "mixup-pme"}
+    assert {name for name in OURS if name in catalogue() and COMPONENTS[name].changes_inputs} == names

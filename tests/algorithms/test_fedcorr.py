@@ -27,7 +27,16 @@ FIVE = [1.517892, 1.448176, 5.153764, 4.145577, 5.565846]
 def test_local_intrinsic_dimension_of_five_outputs() -> None:
     assert lid(OUTPUTS, torch.arange(5), 3).tolist() == pytest.approx(FIVE, abs=1e-5)
     assert lid_score(OUTPUTS, 3).item() == pytest.approx(3.566251, abs=1e-5)
-    assert lid_score(OUTPUTS, 20).item() == pytest.approx(lid_score(OUTPUTS, 4).item())  # as many others as there are
+    all_others = lid(OUTPUTS, torch.arange(5), 4)
+    assert lid_score(OUTPUTS, 20).item() == pytest.approx(all_others.mean().item())  # as many as there are
+
+
+def test_the_objective_alone_is_the_cross_entropy_towards_the_labels_so_far() -> None:
+    z, y = torch.tensor([[1.0, 0, 2], [0, 3, 1]]), torch.tensor([2, 0])
+    batch = Batch.of(z, Exact(torch.zeros(2, dtype=torch.int64), 3), torch.ones(2), {"y": y}, {})
+    loss, kept = CorrectedCE().loss(lambda x: x, batch)
+    torch.testing.assert_close(loss, -z.log_softmax(-1)[[0, 1], [2, 0]])
+    assert torch.equal(CorrectedCE().update_rows(lambda x: x, batch, kept)["y"], y)
 
 
 def test_ties_and_copies_do_not_explode() -> None:
@@ -77,6 +86,40 @@ def test_large_losses_are_relabelled_where_the_model_is_sure() -> None:
     assert FedCorr(confidence=0.35).corrected(step).nonzero().flatten().tolist() == [1, 4]
     site.down = {"share": torch.tensor(0.05)}
     assert FedCorr().prepare(site)["least"] == torch.tensor(NEVER_REACHED)  # type: ignore[arg-type]
+
+
+def test_the_loss_is_mixed_as_the_inputs_are() -> None:
+    """Three rows, each with the next: lambda 0.3 of the row and of its label, and 0.7 of the partner's."""
+    x, y = torch.tensor([[1.0, 0], [0, 2], [3, 1]]), torch.tensor([0, 1, 1])
+    draws = {"lam": torch.tensor(0.3), "keys": torch.tensor([0.9, 0.1, 0.5])}  # partners 1, 2, 0
+    batch = Batch.of(x, Exact(y, 2), torch.ones(3), {"y": y}, draws)
+
+    class Identity:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        def at(self, w: torch.Tensor, buffers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    down = {"w": x, "buffers": x, "least": torch.tensor(NEVER_REACHED)}
+    step = Local().step(Identity(), batch, down, {"w": x, "buffers": x}, {}, 0.1)  # type: ignore[arg-type]
+    loss, kept = FedCorr().step_loss(CorrectedCE(), step)
+    mixed = torch.tensor([[0.3, 1.4], [2.1, 1.3], [1.6, 0.3]])
+    logp = mixed.log_softmax(-1)
+    by_hand = -(0.3 * logp[0, 0] + 0.7 * logp[0, 1] + logp[1, 1] + 0.3 * logp[2, 1] + 0.7 * logp[2, 0]) / 3
+    assert loss.item() == pytest.approx(by_hand.item(), abs=1e-6)
+    assert torch.equal(kept, y)
+
+
+def test_a_whole_number_of_rows_is_not_rounded_down() -> None:
+    """0.58 in single precision is a little less: half of 58 rows of 100 are 29 all the same."""
+    rows = {"y": torch.zeros(100, dtype=torch.int64)}
+    losses = torch.arange(100.0) / 100
+    net = SimpleNamespace(at=lambda w, buffers, x: torch.stack([-losses, (1 - (-losses).exp()).log()], 1))
+    batch = Batch.of(torch.zeros(100, 1), Exact(rows["y"], 2), torch.ones(100), rows, {})
+    mu = torch.tensor(0.58)
+    site = SimpleNamespace(net=net, memory={"w": 0, "buffers": 0}, slices=lambda: [batch], down={"share": 0.5 * mu})
+    assert FedCorr().prepare(site)["least"].item() == pytest.approx(0.71, abs=1e-5)  # type: ignore[arg-type]
 
 
 def test_what_a_site_is_told_in_each_stage() -> None:

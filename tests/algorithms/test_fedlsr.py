@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from torch import nn
 
 from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
 from imperfed.algorithms.fedlsr import FedLSR, divergence, entropy, second_view, sharpened
@@ -12,7 +15,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local, batches, plan
 from imperfed.engine.seeds import generator
-from imperfed.testing.toy import engine, world
+from imperfed.testing.toy import engine, network, one_by_one, world
 
 Z1 = torch.tensor([[1.0, 0.0, -0.5]], dtype=torch.float64)
 Z2 = torch.tensor([[0.6, 0.3, -0.2]], dtype=torch.float64)
@@ -29,6 +32,8 @@ def test_divergence_and_entropy() -> None:
     assert divergence(Z1, Z2).item() == pytest.approx(0.065342, abs=1e-6)
     sharp = ((entropy(3 * Z1) + entropy(3 * Z2)) / 2).item()  # the anchor is of the sharpened views, a and b
     assert sharp == pytest.approx(0.520237, abs=1e-6)
+    sure = torch.tensor([[200.0, 0, 0]]), torch.tensor([[0, 200.0, 0]])
+    assert divergence(*sure).item() == pytest.approx(math.log(2), abs=1e-4)  # nothing is divided by 0
     p = Z1.softmax(-1)
     assert entropy(Z1).item() == pytest.approx(float(-(p * p.log()).sum()), abs=1e-12)
 
@@ -69,6 +74,18 @@ def test_second_views_differ_row_by_row() -> None:
     moved = second_view(images, torch.tensor([[0.5, 0.5, 0.9], [0.5, 0.5, 0.1]]), 0.5)
     assert torch.equal(moved[0], images[0])  # the middle window, not mirrored
     assert torch.equal(moved[1], images[1].flip(2))
+
+
+def test_running_statistics_are_those_of_the_rows_as_they_are() -> None:
+    """The second view passes through batch normalisation without a trace."""
+    method, data = FedLSR(jitter=5.0), world(Exact, (9,))
+    net = network(nn.BatchNorm1d(8))
+    with torch.no_grad():
+        h = net.rep[0](data[0].x)
+    local = Local(steps=1, batch=16, lr=0.1)
+    e = engine(method, method.objective, data, local, net, rounds=1, make_backend=one_by_one).go()
+    torch.testing.assert_close(e.seen[0]["buffers"][0, :8], 0.1 * h.mean(0))
+    torch.testing.assert_close(e.seen[0]["buffers"][0, 8:], 0.9 + 0.1 * h.var(0))
 
 
 def test_it_takes_no_other_objective() -> None:

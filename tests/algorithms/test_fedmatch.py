@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
-from imperfed.algorithms.fedmatch import FedMatch, disagreement, embedding, nearest, vote
+from imperfed.algorithms.fedmatch import FedMatch, annotated_classes, disagreement, embedding, nearest, vote
 from imperfed.algorithms.fedmatch_plus import FedMatchPlus
 from imperfed.algorithms.fedssp import FedSSP
 from imperfed.algorithms.iml import IML
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
 from imperfed.core.labels import Annotated
 from imperfed.core.network import Network
 from imperfed.engine.local_training import Local, plan
@@ -25,7 +27,7 @@ from imperfed.engine.seeds import generator
 from imperfed.nn.views import strong_view
 from imperfed.testing import clauses
 from imperfed.testing.cases import Case
-from imperfed.testing.toy import Watched, engine, world
+from imperfed.testing.toy import Watched, engine, network, one_by_one, world
 from tests.support.transcription import double, near
 
 KNOWN = torch.ones(2, 2, dtype=torch.float64)
@@ -68,6 +70,67 @@ def test_helpers_are_compared_by_one_input_of_the_shape_of_the_data() -> None:
     assert answers[0].shape == (4,)
     assert torch.equal(answers[0], answers[1])
     assert not torch.equal(answers[0], answers[2])
+
+
+def test_that_input_of_an_image_has_values_that_pixels_may_have() -> None:
+    seen: list[Tensor] = []
+    net = SimpleNamespace(at=lambda w, buffers, x: seen.append(x) or torch.tensor([[0.0, 1.0]]))
+    for shape in ((2, 8, 8), (128,)):
+        context = SimpleNamespace(net=net, public=torch.zeros(0, *shape))
+        found = embedding(context, torch.zeros(1), torch.zeros(0))  # type: ignore[arg-type]
+        assert found.tolist() == pytest.approx([0.5, 0.731059], abs=1e-6)
+    image, numbers = seen
+    assert image.shape == (1, 2, 8, 8)
+    assert (float(image.min()), float(image.max())) == (0, 1)
+    assert image.mean().item() == pytest.approx(0.5, abs=0.1)  # grey on average, as pixels at 125 of 255
+    assert image.std().item() == pytest.approx(0.37, abs=0.05)  # normal with 0.5, cut off at one deviation
+    assert numbers.min() < -1
+
+
+def test_a_class_counts_as_annotated_where_it_is_known_to_be_absent() -> None:
+    labels = Annotated(torch.tensor([[-1, 0, -1], [-1, -1, 1]], dtype=torch.int8), 3)
+    site = SimpleNamespace(labels=labels, x=torch.zeros(2, 1))
+    told = annotated_classes(site)  # type: ignore[arg-type]
+    assert told["tasks"].tolist() == [0, 1, 1]
+    claims = Updates((2, 0), torch.ones(2), {}, (told, {"tasks": torch.tensor([5.0, -1, 1])}))
+    new = FedMatch().collect({"seen": torch.zeros(3)}, claims, None)  # type: ignore[arg-type]
+    assert new["tasks"].tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 1]]
+
+
+def test_the_server_takes_plain_means_and_asks_each_model_as_it_was_sent() -> None:
+    """Two sites with batch statistics: what predicts is sigma + psi without the small entries of psi."""
+    asked: list[tuple[list[float], list[float]]] = []
+    net = SimpleNamespace(at=lambda w, b, x: asked.append((w.tolist(), b.tolist())) or torch.zeros(1, 1))
+    context = SimpleNamespace(net=net, public=torch.zeros(0, 1), round=0)
+    trees = {"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "psi": torch.tensor([[0.5, 0.1], [0.25, 1.0]])}
+    trees["buffers"] = torch.tensor([[1.0], [5.0]])
+    server = {"seen": torch.zeros(3), "embedded": torch.zeros(3, 1), "psis": torch.zeros(3, 2)}
+    answers = Updates((2, 0), torch.tensor([10.0, 30.0]), trees)
+    new = FedMatch(l1_thres=0.3).merge(server, answers, context)  # type: ignore[arg-type]
+    # sigma: (0.5, 1.9) and (2.75, 3); psi beyond 0.3: (0.5, 0) and (0, 1), their mean (0.25, 0.5), of which 0.5 stays
+    assert [w for w, _ in asked] == [pytest.approx([1, 1.9]), pytest.approx([2.75, 4])]
+    assert [b for _, b in asked] == [[1], [5]]
+    assert new["buffers"].tolist() == [3]
+    assert new["sigma"].tolist() == pytest.approx([1.625, 2.45])
+    assert new["psi"].tolist() == pytest.approx([0.25, 0.5])
+    assert new["w"].tolist() == pytest.approx([1.625, 2.95])
+    assert new["psis"].tolist() == [[0, 1], [0, 0], [0.5, 0]]
+    assert new["seen"].tolist() == [1, 0, 1]
+    assert new["embedded"].flatten().tolist() == [0.5, 0, 0.5]
+
+
+def test_running_statistics_are_those_of_one_pass_over_the_rows() -> None:
+    """Neither views nor helpers leave a trace in batch normalisation."""
+    data, net = world(Annotated, (9,)), network(nn.BatchNorm1d(8))
+    start = engine(FedMatch(), IML(), data, net=net, rounds=1)
+    w = start.population.down(0, start.population.spec.algorithm.exchanges(0)[0])["w"]  # sigma + psi
+    start.close()
+    layout = start.population.spec.layout
+    weight, bias = (layout.view(w, f"rep.0.{name}") for name in ("weight", "bias"))
+    h = data[0].x @ weight.T + bias
+    local = Local(steps=1, batch=16, lr=1e-3)
+    e = engine(FedMatch(), IML(), data, local, network(nn.BatchNorm1d(8)), rounds=1, make_backend=one_by_one).go()
+    torch.testing.assert_close(e.seen[-1]["buffers"][0, :8], 0.1 * h.mean(0))
 
 
 # -- three unequal sites, two a round: a linear model ------------------------------------------------------------------

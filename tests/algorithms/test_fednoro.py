@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,6 +62,13 @@ def test_classes_that_a_site_lacks_count_for_nothing() -> None:
     assert loss(1.0, counts, torch.tensor([0, 2])) == pytest.approx(by_hand, abs=1e-6)
 
 
+def test_until_they_are_looked_for_no_site_is_noisy() -> None:
+    method = FedNoRo()
+    server = method.init_server(torch.zeros(2), 3)
+    assert [method.send(server, k)["teacher"].item() for k in range(3)] == [0, 0, 0]
+    assert [len(method.exchanges(t)) for t in (0, 9, 10, 11)] == [1, 1, 2, 1]
+
+
 def test_the_teacher_sets_in() -> None:
     weights = [FedNoRo().teacher_weight(torch.tensor(float(t))).item() for t in (10, 20, 30, 49, 80)]
     assert weights == pytest.approx([0.005390, 0.050400, 0.244177, 0.8, 0.8], abs=1e-6)
@@ -77,6 +85,11 @@ def test_noisy_sites_count_less_the_farther_they_are() -> None:
     a = weights_of(d, updates.n)
     assert a.tolist() == pytest.approx([0.150122, 0.300243, 0.165680, 0.383955], abs=1e-6)
     assert (a @ w).tolist() == pytest.approx([0.797283, 1.430630], abs=1e-6)
+    server = {"noisy": torch.tensor([0.0, 0, 1, 1]), "t": torch.tensor(4.0)}
+    context = SimpleNamespace(net=SimpleNamespace(layout=one_tensor))
+    new = FedNoRo().merge(server, updates, context)  # type: ignore[arg-type]
+    assert new["w"].tolist() == pytest.approx([0.797283, 1.430630], abs=1e-6)
+    assert new["t"] == 5
     two_tensors = Layout({"a": Field(0, torch.Size([1]), True), "b": Field(1, torch.Size([1]), True)}, 2, 2, 2, 2)
     apart = distances(updates, torch.tensor([False, False, True, True]), two_tensors)
     assert apart.tolist() == pytest.approx([0, 0, 1, 2 / 6], abs=1e-6)  # 2 + 4 from (1, 0), and 2 from (0, 0)
@@ -89,6 +102,30 @@ def test_noisy_sites_count_less_the_farther_they_are() -> None:
 def test_losses_are_scaled_class_by_class() -> None:
     losses, known = torch.tensor([[1.0, 9], [3, 2], [2, 4]]), torch.tensor([[True, False], [True, True], [True, True]])
     assert scaled(losses, known).tolist() == [[0, 0], [1, 0], [0.5, 1]]
+    assert scaled(torch.ones(3, 1), torch.ones(3, 1).bool()).tolist() == [[0], [0], [0]]  # all alike
+
+
+def test_a_site_tells_the_mean_loss_of_each_class() -> None:
+    method, y = FedNoRo(), torch.tensor([0, 2, 0])
+    setup = SimpleNamespace(labels=Exact(y, 3), n=3)
+    memory = method.init_site(setup)  # type: ignore[arg-type]
+    assert memory["counts"].tolist() == [2, 0, 1]
+    z = torch.tensor([[1.0, 0, 0], [0, 0, 3], [0, 2, 0]])
+    slices = [SimpleNamespace(x=z[:2], labels=Exact(y[:2], 3)), SimpleNamespace(x=z[2:], labels=Exact(y[2:], 3))]
+    site = SimpleNamespace(memory=memory, net=lambda x: x, slices=lambda: slices)
+    told = method.class_losses(site)  # type: ignore[arg-type]
+    first, second, third = (cross_entropy(z[i], y[i]).item() for i in range(3))
+    assert told["losses"].tolist() == pytest.approx([(first + third) / 2, 0, second])
+    assert told["counts"].tolist() == [2, 0, 1]
+
+
+def test_a_class_that_a_site_lacks_says_nothing_about_it() -> None:
+    losses = torch.tensor([[1.0, 1], [1.1, 1], [1, 1], [0, 1]])  # site 3 has no row of class 0
+    counts = torch.tensor([[5.0, 5], [5, 5], [5, 5], [0, 5]])
+    updates = Updates((0, 1, 2, 3), torch.full((4,), 10.0), {"losses": losses, "counts": counts})
+    context = SimpleNamespace(notes=[], sites=())
+    server = {"noisy": torch.zeros(4)}
+    assert FedNoRo().detect(server, updates, context)["noisy"].tolist() == [0, 1, 0, 0]  # type: ignore[arg-type]
 
 
 def test_sites_with_wrong_labels_are_found() -> None:

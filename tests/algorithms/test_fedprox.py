@@ -82,6 +82,12 @@ def test_without_its_term_it_is_fedavg():
     assert_same_models(learn(FedProx(mu=0.0, aggregation="uniform"), sizes=EQUAL), learn(FedAvg(), sizes=EQUAL), 1e-6)
 
 
+def test_only_weighted_by_size_is_the_mean_enough():
+    """A secret sum is weighted by size, so that it cannot stand for the plain mean."""
+    assert FedProx().needs_only_the_mean
+    assert not FedProx(aggregation="uniform").needs_only_the_mean
+
+
 def test_one_local_step_is_fedavgs():
     once = replace(LOCAL, steps=1, lr=0.5)
     assert_same_models(learn(FedProx(mu=10.0), once), learn(FedAvg(), once), 1e-6)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from imperfed.algorithms._simsiam import Projector, Standardised, similarity_loss, simsiam, spread, views
+from imperfed.algorithms._simsiam import Predictor, Projector, Standardised, similarity_loss, simsiam, spread, views
+from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedssp import FedSSP
 from imperfed.algorithms.fixmatch import FixMatch
@@ -60,6 +61,28 @@ def test_projections_are_standardised_over_the_real_rows() -> None:
     assert {"first.scale", "second.shift"} <= names
     assert "third.scale" not in names  # the last normalisation is without scale and shift
     assert not any("bias" in name for name in names)
+
+
+def standard(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+
+
+@double()
+def test_layers_of_projector_and_predictor() -> None:
+    """Three layers with scale and shift but in the last, and two; ReLU between, none at the end."""
+    torch.manual_seed(0)
+    projector, predictor, h = Projector(4, 3), Predictor(3, 5), torch.randn(6, 4)
+    for parameter in (*projector.parameters(), *predictor.parameters()):
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    P = {name: p.detach().numpy() for name, p in projector.named_parameters()}
+    a = np.maximum(standard(h.numpy() @ P["first.linear.weight"].T) * P["first.scale"] + P["first.shift"], 0)
+    a = np.maximum(standard(a @ P["second.linear.weight"].T) * P["second.scale"] + P["second.shift"], 0)
+    z = standard(a @ P["third.linear.weight"].T)
+    share = torch.full((6,), 1 / 6)
+    near(projector(h, share), z, 1e-9)
+    Q = {name: p.detach().numpy() for name, p in predictor.named_parameters()}
+    b = np.maximum(standard(z @ Q["first.linear.weight"].T) * Q["first.scale"] + Q["first.shift"], 0)
+    near(predictor(torch.from_numpy(z), share), b @ Q["second.weight"].T + Q["second.bias"], 1e-9)
 
 
 def test_widths() -> None:
@@ -159,6 +182,8 @@ def test_the_change_of_stages_keeps_the_contract(clause: Callable[[Case], None])
 
 
 def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match="fedssp is for classes that are annotated or not"):
+        FedSSP(objective=CROSS_ENTROPY)
     with pytest.raises(UsageError, match="fedssp chooses the inputs itself"):
         FedSSP(objective=FixMatch())
     with pytest.raises(UsageError, match=r"method\.pretrain"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from imperfed.algorithms._head_rows import merged_rows
 from imperfed.algorithms.assume_negative import AssumeNegative
 from imperfed.algorithms.flag import FLAG, shares
 from imperfed.core.context import ServerContext
@@ -36,7 +37,13 @@ def merged(adapt: str, counts: Tensor = COUNTS) -> tuple[Tensor, Tensor, Tensor]
 def test_shares_of_classes() -> None:
     near(shares(COUNTS), [[0.8, 0.5, 0], [0.2, 0.5, 1]])
     near(shares(COUNTS * torch.tensor([1.0, 1, 0])), [[0.8, 0.5, 0.5], [0.2, 0.5, 0.5]])  # a class nobody has
+    near(shares(torch.tensor([[1.0, 0], [0, 2]])), [[1, 0], [0, 1]])  # one row is enough
     near(shares(COUNTS).mean(1), [0.433333, 0.566667])
+
+
+def test_robust_rules_may_mix_whole_models_only() -> None:
+    assert FLAG(adapt="whole").not_mixable_because == ""
+    assert all("by its rows of it" in FLAG(adapt=adapt).not_mixable_because for adapt in ("rows", "both"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +59,19 @@ def test_what_is_merged_by_class(adapt: str, head: list[list[float]], rest: list
     near(rows, head, 1e-5)
     near(bias, [10 * first for first, _ in head], 1e-4)
     near(everything_else, rest, 1e-4)
+
+
+def test_what_is_not_there_or_stays_at_its_site_is_not_merged_by_class() -> None:
+    q = shares(COUNTS)
+    for head, stays, merged_by_class in (
+        (nn.Linear(2, 3, bias=False), "no", ["head.weight"]),
+        (nn.Linear(2, 3), "head.", []),
+        (nn.Linear(2, 3), "head.bias", ["head.weight"]),
+        (nn.Linear(2, 3), "no", ["head.weight", "head.bias"]),
+    ):
+        layout = Layout.of(Network(nn.Linear(1, 2), head), lambda name, stays=stays: name.startswith(stays))
+        sent = torch.ones(2, layout.shared)
+        assert [name for name, _ in merged_rows(sent, q, layout)] == merged_by_class
 
 
 def test_no_site_claims_more_rows_than_it_has() -> None:

@@ -49,6 +49,16 @@ def test_no_label_is_hidden_and_the_classes_are_those_of_the_other_methods(tmp_p
     assert torch.equal(known[given], hidden[given])
 
 
+def test_all_rows_are_in_one_place(tmp_path: Path) -> None:
+    data, words = table(tmp_path), SMALL | {"rounds.rounds": 1}
+    sizes = {}
+    for method in ("oracle", "fedavg"):
+        with closing(Experiment(resolve(words=words | {"data": data, "method": method}))) as experiment:
+            sizes[method] = experiment.engine.population.sizes
+    assert len(sizes["fedavg"]) == 2
+    assert list(sizes["oracle"]) == [sum(sizes["fedavg"])]
+
+
 def test_any_method_may_be_given_all_labels(tmp_path: Path) -> None:
     classes, known = labels_under("fedavg", table(tmp_path), annotates="all")
     assert classes == ("a", "b", "c", "d")

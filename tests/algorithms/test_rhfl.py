@@ -14,6 +14,7 @@ from imperfed.algorithms.local_only import LocalOnly
 from imperfed.algorithms.rhfl import RHFL, confidences
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local
 from imperfed.testing.toy import engine, world
@@ -35,6 +36,30 @@ def test_confidences_of_four_sites() -> None:
     assert confidences(worse, now, 0.5).tolist() == pytest.approx([0.275384, 0.234860, 0.261970, 0.227786], abs=1e-6)
     assert confidences(now, now, 0.5).tolist() == pytest.approx([1 / 3] * 4)
     assert confidences(now[:1], now[:1], 0.5).tolist() == [1]
+
+
+def test_losses_are_compared_with_those_of_the_round_before() -> None:
+    before, now = torch.tensor([1, 0.9, 1.2, 0.8]), torch.tensor([0.7, 0.8, 0.9, 0.75])
+    server = {"loss": before, "W": torch.zeros(4), "known": torch.ones(4), "P": torch.zeros(4, 1, 2)}
+    p = torch.rand(4, 1, 2)
+    new = RHFL().weigh(server, Updates((0, 1, 2, 3), torch.ones(4), {"loss": now, "p": p}), None)  # type: ignore[arg-type]
+    assert new["W"].tolist() == pytest.approx([0.275384, 0.234860, 0.261970, 0.227786], abs=1e-6)
+    assert torch.equal(new["loss"], now)
+    assert torch.equal(new["P"], p)
+    first = server | {"loss": torch.zeros(4), "known": torch.zeros(4)}
+    two = Updates((1, 3), torch.ones(2), {"loss": now[[1, 3]], "p": p[[1, 3]]})
+    new = RHFL().weigh(first, two, None)  # type: ignore[arg-type]
+    assert new["W"].tolist() == [0, 1, 0, 1]  # no loss has changed: 1 / (K - 1) of the two that answered
+    assert new["known"].tolist() == [0, 1, 0, 1]
+
+
+def test_a_site_tells_its_mean_loss_and_what_it_thinks_of_public_inputs() -> None:
+    y = torch.tensor([1, 3])
+    slices = [SimpleNamespace(x=Z[i : i + 1], labels=Exact(y[i : i + 1], 4)) for i in range(2)]
+    site = SimpleNamespace(net=lambda x: x, down={"public": FOUR}, slices=lambda: slices)
+    told = RHFL().predict(site)  # type: ignore[arg-type]
+    assert told["loss"].item() == pytest.approx(5.403704, abs=1e-5)
+    torch.testing.assert_close(told["p"], FOUR.softmax(-1))
 
 
 def test_what_site_0_learns_from_the_others() -> None:

@@ -16,6 +16,16 @@ def test_the_higher_component_of_eight_numbers() -> None:
     torch.testing.assert_close(mean.flatten(), torch.tensor([5.1, 9.8]).double(), atol=1e-6, rtol=0)
 
 
+def test_the_best_split_leaves_the_least_sum_of_squares() -> None:
+    assert best_split(torch.tensor([0.0, 0.9, 2.0, 9.0, 5.2])).tolist() == [False, False, False, True, True]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        sums = rng.normal(size=7) ** 3
+        low = np.sort(sums)
+        cost = [k * low[:k].var() + (7 - k) * low[k:].var() for k in range(1, 7)]
+        assert best_split(torch.from_numpy(sums)).tolist() == (sums >= low[1 + int(np.argmin(cost))]).tolist()
+
+
 def test_components_that_overlap_are_told_apart() -> None:
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.normal(0, 1, (150, 2)), rng.normal(3, 1.5, (100, 2))])
@@ -27,6 +37,7 @@ def test_components_that_overlap_are_told_apart() -> None:
 def test_one_component_has_no_higher_one() -> None:
     assert not higher_of_two(torch.ones(5)).any()
     assert not higher_of_two(torch.ones(1)).any()
+    assert higher_of_two(torch.tensor([4.0, 1.0])).tolist() == [True, False]  # two points are enough
     assert best_split(torch.tensor([3.0, 0.0, 1.0])).tolist() == [True, False, False]
 
 

@@ -46,7 +46,10 @@ def test_what_is_advised_can_be_typed(frame: pandas.DataFrame, tmp_path: Path, n
 
 
 def test_it_prints_what_the_command_prints(frame: pandas.DataFrame) -> None:
-    text = str(imperfed.inspect(frame, label="breed", site="clinic"))
+    found = imperfed.inspect(frame, label="breed", site="clinic")
+    text = str(found)
+    assert repr(found).startswith("<Inspection of data: 2 sites, ")
+    assert "made for" in found._repr_html_()
     assert text.startswith("Guessed from the columns. Please check:\n  labels: candidate sets in breed")
     assert "data: 2 sites, 80 rows, 3 classes; candidate sets" in text
     assert "federation.toml" not in text

@@ -50,8 +50,18 @@ def test_the_same_rows_as_csv_and_as_frame_train_to_bit_equal_models(frame: pand
 def test_every_library_of_tables_gives_the_same_models(frame: pandas.DataFrame, tmp_path: Path) -> None:
     expected = models(train(frame, tmp_path, **TOLD))
     arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    for table in (arrow, polars.from_arrow(arrow), frame.astype({"colour": "category", "weight": "float32"})):
+    named = polars.from_arrow(arrow)
+    assert isinstance(named, polars.DataFrame)
+    coded = named.with_columns(polars.col("colour", "clinic", "breed", "really").cast(polars.Categorical))
+    dense = frame.astype({"colour": "category", "weight": "float32"})
+    sparse = frame.astype({"weight": pandas.SparseDtype("float64", 0.0)})
+    for table in (arrow, named, coded, dense, sparse):
         assert models(train(table, tmp_path, **TOLD)) == expected
+
+
+def test_intervals_are_categories(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    cut = frame.assign(age=pandas.cut(frame["age"], 3))
+    assert train(cut, tmp_path, **TOLD).summary.input == (1 + 3 + 2,)  # weight, three intervals of age, two colours
 
 
 def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:

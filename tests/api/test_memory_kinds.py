@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import imperfed
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.results.folder import RunFolder
 from tests.support.terminal import products
 
@@ -156,6 +156,15 @@ def test_images_of_bytes_and_of_numbers_are_the_same(shape: tuple[int, ...], tmp
     assert torch.equal(result.predict(of_bytes["a"][0], "a"), result.predict(of_numbers["a"][0], "a"))
 
 
+def test_tensors_of_half_precision_are_numbers_too(tmp_path: Path) -> None:
+    """NumPy has no bfloat16."""
+    x, y = torch.rand(20, 3, generator=torch.Generator().manual_seed(0)).bfloat16(), torch.arange(20) % 2
+    result = imperfed.run("fedavg", {"a": (x, y), "b": (x, y)}, tmp_path, **FEW)
+    expected = imperfed.run("fedavg", {"a": (x.float(), y), "b": (x.float(), y)}, tmp_path, **FEW)
+    assert products(result.folder) == products(expected.folder)
+    assert torch.equal(result.predict(x), expected.predict(x.float()))
+
+
 def test_matrices_of_labels_may_have_blanks(tmp_path: Path) -> None:
     marks = np.array([[1, 0, np.nan], [0, np.nan, 1], [np.nan, 1, 0], [1, 1, 0]] * 10)
     x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
@@ -185,3 +194,17 @@ def test_a_federation_is_handed_over_again_to_resume(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hand them over again"):
         imperfed.resume(result.folder)
     assert products(imperfed.resume(result.folder, data=federation()).folder) == expected
+
+
+def test_sites_of_a_federation_are_files_and_need_names_that_files_can_have(tmp_path: Path) -> None:
+    """Two sites of one name would write over each other's models, and `../b` outside of the run's folder."""
+    with pytest.raises(DataError, match=r"mine, sites: found '../b', which cannot be the name of a file"):
+        imperfed.run("local-only", replace(federation(), sites=("a", "../b")), tmp_path, **FEW)
+    with pytest.raises(DataError, match="mine: two sites are called 'a'; rename one of them"):
+        imperfed.run("local-only", replace(federation(), sites=("a", "a")), tmp_path, **FEW)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_inputs_of_a_federation_are_those_that_networks_take(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"mine: the inputs are torch\.float64; networks take torch\.float32"):
+        imperfed.run("fedavg", replace(federation(), x=federation().x.double()), tmp_path, **FEW)

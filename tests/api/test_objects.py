@@ -323,7 +323,8 @@ def test_a_comparison_mixes_names_and_objects(few: dict[str, Any]) -> None:
         HalfWay(share=0.2),
         FedAvg(objective=Tempered(3.0)),
     ]
-    lines = imperfed.compare(methods, alone=False, **few).lines
+    compared = imperfed.compare(methods, alone=False, **few)
+    lines = compared.lines
     titles = [line.method for line in lines]
     assert titles == [
         "fedprox",
@@ -333,6 +334,10 @@ def test_a_comparison_mixes_names_and_objects(few: dict[str, Any]) -> None:
         "half-way(share=0.2)",
         "fedavg+tempered(heat=3.0)",
     ]
+    said = str(compared)
+    assert "fedprox(mu=3.0)" in said
+    assert said.count("fedprox: FedAvg with a proximal term") == 1
+    assert "half-way:" not in said  # its class is the caller's own, and no list has it
     alone = imperfed.run(FedProx(mu=3.0), **few)
     assert lines[2].mean == alone.summary.headline
     with pytest.raises(UsageError, match=r"methods: fedprox\(mu=0.3\) was handed over more than once"):

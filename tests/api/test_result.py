@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -115,6 +116,15 @@ def test_results_print_what_the_command_line_prints(frame: pandas.DataFrame, res
     assert f"<td>{100 * compared.lines[0].mean:.1f}</td>" in compared._repr_html_()
 
 
+def test_names_and_paths_are_printed_as_they_are(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """Text in brackets is markup to the library that prints tables, unless it is told otherwise."""
+    named = frame.assign(clinic=[f"[red]{name}" for name in frame["clinic"]])
+    out = tmp_path / ("long" * 30)
+    result = imperfed.run("pfedpll", named, out, **FEW)
+    assert "[red]north" in str(result)
+    assert str(result.folder / "summary.json") in str(result)
+
+
 def test_a_callback_sees_every_round_and_can_end_the_run(frame: pandas.DataFrame, tmp_path: Path) -> None:
     seen: list[int] = []
 
@@ -127,6 +137,14 @@ def test_a_callback_sees_every_round_and_can_end_the_run(frame: pandas.DataFrame
     assert imperfed.load(stopped.folder).summary.rounds == 2
     whole = imperfed.run("pfedpll", frame, tmp_path, **FEW)
     assert stopped.labels().equals(whole.labels())
+
+
+def test_a_figure_that_is_compared_by_numpy_ends_a_run_too(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    def on_round(report: RoundReport) -> Any:
+        return np.mean([scores["accuracy"][0] for scores in report.personal.values()]) >= 0
+
+    stopped = imperfed.run("pfedpll", frame, tmp_path, on_round=on_round, **FEW | {"rounds": 9})
+    assert stopped.summary.rounds == 1
 
 
 def test_progress_is_printed_on_request(

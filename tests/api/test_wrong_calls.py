@@ -11,9 +11,21 @@ import pandas
 import polars
 import pytest
 import torch
+from torch.utils.data import Dataset
 
 import imperfed
 from imperfed.core.errors import ImperfedError
+
+
+class Ragged(Dataset[Any]):
+    """A dataset whose images differ in size."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
+        return torch.zeros(1, 4 + row, 4), row % 2
+
 
 X, Y = np.zeros((4, 2), np.float32), np.array([0, 1, 0, 1])
 Call = Callable[[pandas.DataFrame], dict[str, Any]]
@@ -50,7 +62,11 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": {"a": (X, Y)}, "label": "y"}, "label=...: arrays have no columns; leave it out"),
     (lambda f: {"data": {"a": (X, Y[:3])}}, "data['a']: 4 rows of x, 3 rows of labels; hand over as many of each"),
     (lambda f: {"data": {"a": (X[0], Y)}}, "data['a'], x: found float32 of shape (2,), expected numbers"),
+    (lambda f: {"data": {1: (X, Y), "1": (X, Y)}}, "data: two sites are called '1'; rename one of them"),
+    (lambda f: {"data": {"a": Ragged()}}, "data['a']: inputs of different shapes, such as (1, 4, 4), (1, 5, 4)"),
     (lambda f: {"data": "digits", "label": "breed"}, "label=...: describes data in memory; for a dataset or files"),
+    (lambda f: {"data": f, "label": f["breed"], "site": "clinic"}, "label=...: found a value of type Series, expected"),
+    (lambda f: {"data": f, "label": "age", "site": "clinic"}, "data, column age: found 80 different numbers, expected"),
     (lambda f: {"data": f, **TOLD, "test": "test.csv"}, "test: cannot read a value of type str; hand over a table"),
     (lambda f: {"data": f, **TOLD, "out": 3}, "out: expected a path; got a value of type int"),
     (lambda f: {"method": torch.nn.Linear(1, 1), "data": f, **TOLD}, "method: expected the name of a method"),
@@ -66,6 +82,24 @@ def test_a_wrong_call_names_the_argument_and_the_fix(
         imperfed.run(**keywords)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        (3, "seeds=3: expected whole numbers in a list, such as [0, 1, 2]"),
+        ((0.5,), "seeds=(0.5,): expected whole numbers in a list"),
+        ((), "no seed was named; give at least one, such as 0"),
+        ((0, 1, 0), "a seed is named twice, which would count one run twice; got 0, 1, 0"),
+    ],
+)
+def test_wrong_seeds_of_a_comparison_are_named(
+    seeds: Any, message: str, frame: pandas.DataFrame, tmp_path: Path
+) -> None:
+    with pytest.raises(ImperfedError) as error:
+        imperfed.compare(["pfedpll"], frame, seeds, tmp_path / "runs", truth="really", **TOLD)
+    assert str(error.value).startswith(message)
     assert not (tmp_path / "runs").exists()
 
 

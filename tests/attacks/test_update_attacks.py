@@ -13,6 +13,7 @@ from imperfed.attacks.ipm import IPM
 from imperfed.attacks.scaled import Scaled
 from imperfed.attacks.sign_flip import SignFlip
 from imperfed.core.components import Adversaries, Defence, UpdateAttack
+from imperfed.core.components.attack import draw_adversaries
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
 from imperfed.defences.bulyan import Bulyan
@@ -80,6 +81,14 @@ def test_with_no_honest_site_on_duty_they_go_by_their_own() -> None:
     assert false.tolist() == [[1 - 4, 1 + 1.5]] * 2
     w = 1 + OWN
     assert Adversaries(IPM(), (5,)).falsify((0, 1), torch.ones(2, 2), w) is w
+    assert Adversaries(IPM(), (1,)).falsify((0, 1), torch.ones(2, 2), w)[0].tolist() == [2, -1]
+    assert torch.equal(w, 1 + OWN)  # what the sites have worked out stays as it is
+
+
+def test_adversaries_are_numbered_in_order() -> None:
+    drawn = [draw_adversaries(SignFlip(adversaries=4), 9, torch.Generator().manual_seed(s)) for s in range(20)]
+    assert all(list(sites) == sorted(set(sites)) and len(sites) == 4 for sites in drawn)
+    assert {k for sites in drawn for k in sites} == set(range(9))
 
 
 LOUD, QUIET = SignFlip(strength=8), IPM(epsilon=8)

@@ -87,11 +87,34 @@ def test_command_and_call_find_the_same(folder: Path, audited: imperfed.AuditRes
 def test_rows_in_memory_keep_their_index(audited: imperfed.AuditResult, tmp_path: Path) -> None:
     table = frame()
     result = imperfed.audit(table, tmp_path / "out", label="bird", site="where", id="ring", truth="true")
+    assert repr(result).startswith("<AuditResult data: ")
+    assert f"of {len(table):,} labels wrong, estimated; {result.folder}>" in repr(result)
     labels = result.labels().to_pandas().set_index("index")
     joined = table.join(labels)
     assert (joined["given"] == joined["bird"]).all()
     assert (joined["suggested"] == joined["true"]).all()
     assert labels["suspicion"].tolist() == audited.labels()["suspicion"].to_pylist()
+
+
+def test_repaired_labels_have_the_index_of_the_frame(audited: imperfed.AuditResult, tmp_path: Path) -> None:
+    table = frame()
+    result = imperfed.audit(table, tmp_path / "out", label="bird", site="where", id="ring", truth="true")
+    labels = result.repaired().to_pandas().set_index("index")
+    assert list(labels) == ["site", "id", "given", "label"]
+    joined = table.join(labels)
+    assert (joined["given"] == joined["bird"]).all()
+    assert (joined["label"] == joined["true"]).all()
+    assert (joined["label"] != joined["bird"]).sum() == result.summary.changes > 0
+    own = audited.repaired(SITES[0])
+    assert own.column_names == ["id", "given", "label"]
+    assert own["label"].to_pylist() == labels[labels["site"] == SITES[0]]["label"].tolist()
+
+
+def test_labels_stay_as_given_where_an_audit_advises_against_a_repair(tmp_path: Path) -> None:
+    result = imperfed.audit(in_tables(tmp_path / "birds", spread=40), tmp_path / "out")
+    repaired, judged = result.repaired(), result.labels()
+    assert repaired["label"] == repaired["given"]
+    assert judged["suggested"] != judged["given"]
 
 
 def test_simulated_noise(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import imperfed
+from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.label_audit.audit_settings import audit_config
 from imperfed.repairs.posterior import PosteriorRepair, SetPosterior, set_posterior
@@ -59,6 +60,8 @@ def test_findings_and_page_speak_of_sets(audited: imperfed.AuditResult) -> None:
     assert north.noise > 0.15 > 0.03 > south.noise
     assert audited.summary.sets
     assert (audited.summary.contradicted, audited.summary.level) == (None, None)
+    with pytest.raises(UsageError, match="candidate sets are ranked by an audit, and not repaired"):
+        audited.repaired()
 
 
 def test_how_many_rows_of_a_class_have_a_set_without_it(audited: imperfed.AuditResult) -> None:

@@ -86,7 +86,21 @@ def test_places_say_what_differs_clearly() -> None:
     assert places(CLEAR, high=False)[0].method != "b"
 
 
+def test_an_interval_that_touches_0_is_not_clear() -> None:
+    assert not PairedInterval(1.0, 0.0, 2.0).is_clear
+    assert not PairedInterval(-1.0, -2.0, 0.0).is_clear
+    assert PairedInterval(1.0, 0.01, 2.0).is_clear
+
+
+@pytest.mark.parametrize("high", [True, False])
+def test_of_equal_ranks_the_better_mean_comes_first(high: bool) -> None:
+    figures = {"a": {"d": {0: 0.1, 1: 0.4}}, "b": {"d": {0: 0.2, 1: 0.2}}}  # each is the better one once
+    assert [place.method for place in places(figures, high)] == (["a", "b"] if high else ["b", "a"])
+
+
 def test_a_method_that_diverged_is_never_the_best() -> None:
+    found = places(FIGURES, high=True)
+    assert [place.method for place in found if place.to_best is None] == ["good", "lost"]
     found = places(FIGURES, high=False)
     assert next(place for place in found if place.method == "even").to_best is None  # the lowest mean that there is
     assert next(place for place in found if place.method == "lost").to_best is None

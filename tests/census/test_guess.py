@@ -158,3 +158,38 @@ def test_spreadsheets_are_named_with_what_to_do(tmp_path: Path, name: str) -> No
     for given in (tmp_path, path):
         with pytest.raises(DataError, match=rf"{name}: found a spreadsheet.*save each sheet as CSV"):
             guess(given)
+
+
+def test_a_label_of_1_0_and_blanks_is_not_annotated_where_it_is_blank(tmp_path: Path) -> None:
+    rows = "age,label\n3,1\n4,0\n5,\n6,1\n"
+    found = read_back(guess(write(tmp_path, a=rows, b=rows.replace("1", "1.0"))))
+    assert found.declaration.labels == LabelColumns("annotated", ("label",), columns=("label",))
+    assert "labels: label holds only 1, 0 and blanks; a blank is read as not annotated" in found.why
+
+
+def test_a_complete_label_of_1_and_0_names_two_classes(tmp_path: Path) -> None:
+    rows = "age,label\n3,1\n4,0\n5,0\n6,1\n"
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels == LabelColumns("exact", ("0", "1"), "label")
+
+
+def test_columns_that_differ_in_case_are_said_to_be_one(tmp_path: Path) -> None:
+    north, south = "age,Label\n3,a\n4,b\n5,a\n7,b\n", "age,label\n3,a\n4,b\n6,b\n7,b\n"
+    with pytest.raises(DataError) as caught:
+        guess(write(tmp_path, north=north, south=south))
+    assert str(caught.value).endswith("\n  left out: Label; site south calls it label: give it one name at all sites")
+
+
+def test_two_columns_of_one_file_are_two_however_alike_their_names(tmp_path: Path) -> None:
+    north, south = "t1,t2,label\n3,1,a\n4,2,b\n5,3,a\n7,3,b\n", "t1,label\n3,a\n4,b\n6,b\n7,b\n"
+    assert "left out: t2; site south has no such column" in guess(write(tmp_path, north=north, south=south)).why
+
+
+def test_measurements_are_no_labels(tmp_path: Path) -> None:
+    rows = "age,smoker,target\n" + "".join(f"{30 + i},{i % 2},{i / 7:.3f}\n" for i in range(40))
+    with pytest.raises(DataError, match=r"a.csv, column target: found 40 different numbers, expected classes: "):
+        guess(write(tmp_path, a=rows, b=rows))
+
+
+def test_grades_are_labels(tmp_path: Path) -> None:
+    rows = "age,target\n" + "".join(f"{30 + i},{1 + i % 4 / 3:.1f}\n" for i in range(40))
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == ("1.0", "1.3", "1.7", "2.0")

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow
+import pytest
+from pyarrow import parquet
+
 from imperfed.census.guess import guess
+from imperfed.census.inspect import inspect
+from imperfed.core.errors import DataError
 from imperfed.data.files.declaration import Inputs
+from imperfed.data.files.reading import read_sites
 from tests.support.guessed import read_back, write
 
 
@@ -52,6 +59,22 @@ def test_a_word_for_a_blank_is_a_category_among_words(tmp_path: Path) -> None:
     found = guess(write(tmp_path, a=rows, b=rows.replace("daily", "none"))).declaration
     assert found.inputs.categorical == {"drinks": ("daily", "none")}
     assert not found.inputs.missing
+
+
+def test_a_category_may_hold_what_separates_names_elsewhere(tmp_path: Path) -> None:
+    towns = ('"Boston, MA"', '"Austin, TX"', "one|two", "a;b")
+    rows = "w,town,label\n" + "".join(f"{i}.5,{towns[i % 4]},{'ab'[i // 2 % 2]}\n" for i in range(8))
+    found = read_back(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.inputs.categorical == {"town": ("Austin, TX", "Boston, MA", "a;b", "one|two")}
+    assert read_sites(found).check().sites[0].rows.x[:, 1:].sum(1).tolist() == [1.0] * 8
+
+
+def test_columns_of_neither_numbers_nor_text_are_left_out(tmp_path: Path) -> None:
+    for site in ("a", "b"):
+        nested = [{"of": i} for i in range(8)]
+        table = pyarrow.table({"w": [i / 2 for i in range(8)], "nested": nested, "label": ["a", "b"] * 4})
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    assert guess(tmp_path).declaration.inputs == Inputs(("w",))
 
 
 def test_numbers_at_one_site_and_words_at_another_are_no_input(tmp_path: Path) -> None:
@@ -135,3 +158,36 @@ def test_inputs_of_yes_and_no_stay_where_the_label_is_one_too(tmp_path: Path) ->
     assert found.declaration.labels.column == "label"
     assert found.declaration.inputs == Inputs(("smoker",))
     assert "inputs with the values of the label: smoker; remove those derived from it" in found.why
+
+
+def test_row_numbers_in_a_column_without_a_name_are_left_out(tmp_path: Path) -> None:
+    rows = ",age,label\n0,30,a\n1,40,b\n2,50,a\n3,60,b\n"
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.inputs == Inputs(("age",))
+    assert "left out: the column without a name; pandas writes row numbers so, unless index=False" in found.why
+
+
+@pytest.mark.parametrize("first", ["2021-03-01", "1.3.2021", "03/01/21", "2021-03-01 10:00"])
+def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
+    rows = f"age,visit,label\n30,{first},a\n40,{first.replace('1', '2')},b\n50,{first.replace('3', '4')},a\n60,,b\n"
+    found = guess(write(tmp_path, a=rows, b=rows.replace("2", "1")))
+    assert any(why.startswith("left out: visit; dates; to use them") for why in found.why)
+
+
+def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: Path) -> None:
+    rows = "share,label\n" + "".join(f"{i}.5%,{'ab'[i % 2]}\n" for i in range(9))
+    write(tmp_path, a=rows, b=rows.replace(".5", ".7"))
+    with pytest.raises(DataError, match=r"say what the inputs are\n  left out: share; neither numbers nor"):
+        inspect(tmp_path)
+
+
+def test_files_of_other_formats_are_named_where_one_seems_to_be_all_there_is(tmp_path: Path) -> None:
+    rows = "w,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(9))
+    write(tmp_path, north=rows)
+    with pytest.raises(DataError, match=r"write federation.toml with site_column = \.\.\.$"):
+        inspect(tmp_path)
+    (tmp_path / "south.tsv").write_text(rows.replace(",", "\t"))
+    (tmp_path / "west.xlsx").write_bytes(b"PK")
+    (tmp_path / "README.md").write_text("what these files are")
+    with pytest.raises(DataError, match=r"file of its own, give south.tsv, west.xlsx the same format$"):
+        inspect(tmp_path)

@@ -87,6 +87,15 @@ def test_candidates_that_never_part() -> None:
     assert found == ("cat is never a candidate without dog: candidate sets alone cannot tell them apart",)
 
 
+def test_a_class_of_nearly_all_rows_is_said_to_make_accuracy_useless() -> None:
+    skewed = exact(*[1] * 18, 0, 2)
+    assert told(skewed, skewed) == (
+        "90.00\N{NO-BREAK SPACE}% of all rows are dog: always answering dog is right as often, so look at recall class "
+        "by class, not accuracy",
+    )
+    assert told(exact(*[1] * 17, 0, 0, 2), skewed) == ()
+
+
 def test_sets_of_one_are_exact_labels() -> None:
     found = told(candidates((1, 0, 0), (0, 1, 0), (0, 0, 1)))
     assert found == ('every set holds one candidate: labels are exact, write kind = "exact"',)

@@ -22,6 +22,17 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
     assert not out.exists()
 
 
+def test_data_in_the_place_of_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wards").mkdir()
+    (tmp_path / "wards" / "federation.toml").write_text('name = "wards"')
+    for name in ("wards", "wards/federation.toml"):
+        said = imperfed("run", name, "--out", "runs")
+        refused(said, tmp_path / "runs", f"{name}: data, and no method; ", f"imperfed run --data {name}")
+    (tmp_path / "auto").mkdir()
+    refused(imperfed("run", "auto", "--data", "nowhere", "--out", "runs"), tmp_path / "runs", "dataset 'nowhere'")
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [

@@ -97,6 +97,7 @@ def test_what_is_printed(said: Said) -> None:
     assert "class by class, mean over sites" in said.out
     assert "nobody" in said.out
     assert "labels filled in: 144, AUROC" in said.out
+    assert "annotated, never: auroc over the classes that a site annotates, and over those" in said.out
 
 
 def test_the_report_tells_it(said: Said) -> None:

@@ -72,6 +72,12 @@ def test_parquet_by_its_ending(animals: Path, tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "p.parquet")["id"].to_pylist() == ["x-1", "x-2"]
 
 
+def test_rows_without_ids_are_numbered(animals: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "new.csv", {name: column for name, column in NEW.items() if name != "id"})
+    done("predict", animals, tmp_path / "new.csv", "--site", "north", "--out", tmp_path / "p.csv")
+    assert csv.read_csv(tmp_path / "p.csv")["id"].to_pylist() == [0, 1]
+
+
 def test_wrong_rows_are_told_as_the_reader_tells_them(animals: Path, tmp_path: Path) -> None:
     north = ("--site", "north")
     said = refused(animals, tmp_path, *north, age=None, Age=[24.0, 21.5])

@@ -113,6 +113,27 @@ def test_the_second_interruption_stops_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interruption_that_torchrun_passes_on_is_still_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
+    now = 1000.0
+    monkeypatch.setattr("imperfed.experiments.progress.time.monotonic", lambda: now)
+    show = Show(Console(file=StringIO()))
+
+    def patient() -> None:
+        nonlocal now
+        with show.interruptible():
+            for seconds in (0.0, 0.1, 1.0):
+                now += seconds
+                signal.raise_signal(signal.SIGINT)
+            assert show.stopping
+            now += 2.0
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="stopped at once"):
+        patient()
+    assert now == 1003.1
+
+
 def test_an_interruption_ends_with_130_and_the_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def first_round(self: Show, report: RoundReport, seconds: float) -> None:
         if report.round == 0:

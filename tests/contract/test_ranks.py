@@ -9,27 +9,35 @@ from pathlib import Path
 import pytest
 import torch
 
+from imperfed.core.errors import ImperfedError
 from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
+from imperfed.engine.backends.distributed.group import RankGroup
 from imperfed.engine.engine import MakeBackend
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.ranks import RankHardware, start_ranks, stop_ranks
+from imperfed.experiments.ranks import PLACE, RankHardware, start_ranks, stop_ranks
 from imperfed.testing.cases import Case, cases
 from imperfed.testing.clauses import reference, start
 from imperfed.testing.held_out_clause import holding_out
 from imperfed.testing.toy import Watched, differences, everything
+from tests.support.broken_rank import BrokenPlace
 
 ROUNDING = 1e-6
 
 
 @pytest.fixture(scope="module")
-def ranks() -> Iterator[MakeBackend]:
-    """Return what makes a backend over two ranks, which live as long as the tests of this file."""
-    before, group = dict(os.environ), start_ranks(2)
-    place = RankHardware(Hardware(torch.device("cpu"), "float32"))
-    yield lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, group, place)
+def group() -> Iterator[RankGroup]:
+    """Return two ranks, which live as long as the tests of this file."""
+    before = {name: os.environ.get(name) for name in PLACE}
+    yield start_ranks(2)
     stop_ranks()
-    os.environ.clear()
-    os.environ.update(before)
+    assert {name: os.environ.get(name) for name in PLACE} == before
+
+
+@pytest.fixture(scope="module")
+def ranks(group: RankGroup) -> MakeBackend:
+    """Return what makes a backend over these ranks."""
+    place = RankHardware(Hardware(torch.device("cpu"), "float32"))
+    return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, group, place)
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
@@ -45,6 +53,13 @@ def test_ranks_make_no_difference(case: Case, ranks: MakeBackend, tmp_path: Path
     assert not differences(everything(second.go()), state, ROUNDING)
     for report, told in zip(first.reports + second.reports, losses, strict=True):
         assert report.losses == pytest.approx(told, rel=1e-5)
+
+
+def test_a_rank_that_cannot_begin_says_why_and_is_there_for_the_next_run(group: RankGroup, ranks: MakeBackend) -> None:
+    case = next(case for case in cases() if case.trains)
+    with pytest.raises(ImperfedError, match=r"^rank 1: there is no device for this rank$"):
+        start(case, make_backend=lambda *given: DistributedBackend(*given, group, BrokenPlace()))
+    assert start(case, make_backend=ranks).go().state.round == 2
 
 
 def last_of(case: Case, make_backend: MakeBackend | None = None) -> Watched:

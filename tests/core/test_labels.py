@@ -142,10 +142,30 @@ def test_the_door_refuses_what_does_not_add_up() -> None:
     federation, _ = world(Candidates)
     with pytest.raises(DataError, match="toy, site1: the site has no training rows"):
         with_changes(starts=(0, 12, 12, 63, 89)).check()
-    with pytest.raises(DataError, match="88 examples, but 89 labels, and 89 rows at the sites"):
+    with pytest.raises(DataError, match="88 examples, but 89 labels, 89 rows at the sites, and 89 ids"):
         with_changes(x=federation.x[1:]).check()
-    with pytest.raises(DataError, match="89 examples, but 89 labels, and 80 rows at the sites"):
+    with pytest.raises(DataError, match="89 examples, but 89 labels, 80 rows at the sites, and 89 ids"):
         with_changes(starts=(0, 12, 32, 63, 80)).check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ids": ("a", "b")}, "89 rows at the sites, and 2 ids"),
+        ({"x": torch.zeros(89)}, r"the inputs are torch.float32 of shape \(89,\); they must be real numbers, one row"),
+        ({"x": torch.zeros(89, 6, dtype=torch.int64)}, r"the inputs are torch.int64 of shape \(89, 6\)"),
+        ({"at": torch.arange(1, 90)}, "`at` must hold numbers from 0 to 88, one per row"),
+        ({"sites": ("a", "b", "c")}, "3 sites need 4 starts, the first of them 0; found 5 from 0 on"),
+        ({"starts": (1, 12, 32, 63, 89)}, "4 sites need 5 starts, the first of them 0; found 5 from 1 on"),
+        ({"groups": (0, 1)}, "2 groups for 4 sites; name one for each"),
+        ({"classes": ("a", "b")}, "2 class names, but labels of 4 classes"),
+        ({"sites": ("a", "b", "c", "a")}, "two sites are called 'a'; rename one of them"),
+        ({"classes": ("a", "b", "c", "a")}, "two classes are called 'a'; rename one of them"),
+    ],
+)
+def test_the_door_refuses_parts_of_other_lengths_types_or_names(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=f"^toy: .*{message}"):
+        with_changes(**changes).check()
 
 
 def test_an_exact_label_says_the_same_in_every_kind() -> None:

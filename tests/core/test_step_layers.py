@@ -91,6 +91,8 @@ def test_so_many_numbers_are_dropped_and_the_mean_stays(layer: nn.Module, shape:
     (planned,) = step_layers(nn.Sequential(layer))
     planned.enter(KEY, None)
     out = planned(torch.ones(shape))
+    planned.enter(KEY, None)
+    assert torch.equal(planned(torch.ones(shape)), out)  # drawn from the key, and from no generator
     assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / 0.7).item()}
     channels = out.flatten(2) if out.ndim > 2 else out[:, :, None]
     assert torch.equal(channels, channels[:, :, :1].expand_as(channels))

@@ -129,3 +129,10 @@ def test_data_of_one_class_a_row_cannot_be_cut_so():
         cut(data=one)
     with pytest.raises(DataError, match="one true class per row"):
         cut(SplitConfig(partition=DirichletPartition()))
+
+
+def test_a_class_that_no_site_could_be_called_by_is_refused():
+    """Files of a site are named after it: `../bone` would be written outside of the run's folder."""
+    for name, problem in (("../bone", "cannot be the name of a file"), ("global", "the name of another file of a run")):
+        with pytest.raises(DataError, match=f"d: with partition = label sites are called like classes.*{problem}"):
+            cut(data=replace(dataset(), classes=("aorta", name, *NAMES[2:])))

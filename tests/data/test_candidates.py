@@ -240,3 +240,11 @@ def test_labels_of_a_preset_differ_by_seed_and_repeat():
         assert np.array_equal(flip(y, 6, 0.3, "min2", rng(seed)), flip(y, 6, 0.3, "min2", rng(other))) == (
             seed == other
         )
+
+
+@pytest.mark.parametrize("generator", [FlippedSets(), UniformSets(), MatrixSets("pair"), InstanceSets()])
+def test_rows_of_several_classes_have_no_candidate_sets(generator):
+    several = Dataset("several", torch.rand(8, 2), torch.ones(8, 3, dtype=torch.int8), None, ("a", "b", "c"))
+    labelling = LabelConfig(kind="candidates", candidates=generator)
+    with pytest.raises(DataError, match="several: candidate sets need one true class per row, which the data do not"):
+        federate(several, SplitConfig(sites=2, partition=IIDPartition()), labelling, 0)

@@ -53,6 +53,15 @@ def test_every_answer_becomes_the_trusted_mean() -> None:
     assert (half["w"][0] - START).tolist() == pytest.approx([0.690983, 0.690983], abs=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_updates_count_at_the_length_of_the_servers_own(unit: float) -> None:
+    """However long a site's update is, its direction alone matters; cosines do not depend on any length."""
+    share = torch.tensor([1, 0.447214, 0, 0], dtype=torch.float64) / 1.447214
+    assert trusted_mean(unit * MOVED, OWN, share).tolist() == pytest.approx([1.381966, 1.381966], abs=1e-5)
+    assert cosine(unit * MOVED, OWN).tolist() == pytest.approx([1, 0.447214, -0.141421, -0.948683], abs=1e-6)
+    assert trusted_mean(MOVED, unit * OWN, share).tolist() == pytest.approx([1.381966 * unit] * 2, rel=1e-5)
+
+
 def test_nobody_to_trust_and_updates_without_length() -> None:
     assert inspected(-MOVED[:1])[0] is None
     assert inspected(torch.zeros(2, 2))[0] is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -11,12 +13,38 @@ from hypothesis import strategies as st
 from imperfed.core.exchange import Updates
 from imperfed.defences.bulyan import Bulyan, mean_near_median, select
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
-from imperfed.defences.median import median
+from imperfed.defences.median import Median, median
 from imperfed.defences.rfa import RFA, weiszfeld
-from imperfed.defences.trimmed_mean import trimmed_mean
+from imperfed.defences.robust import Robust
+from imperfed.defences.trimmed_mean import TrimmedMean, trimmed_mean
 
 SEVEN = torch.tensor([[1.00, 2.00], [1.25, 1.82], [0.93, 2.11], [1.12, 2.27], [0.78, 1.91], [1.03, 1.66], [10.0, -10]])
 SCORES = [0.2557, 0.5748, 0.3277, 0.6136, 0.4730, 0.5280, 884.5479]
+
+
+@pytest.mark.parametrize(
+    ("rule", "fewest"),
+    [
+        (Krum(adversaries=2), 7),  # 2f + 3
+        (MultiKrum(adversaries=2), 7),
+        (MultiKrum(adversaries=2, m=6), 8),  # m <= n - f
+        (Bulyan(adversaries=2), 11),  # 4f + 3
+        (Median(adversaries=2), 5),  # 2f + 1
+        (TrimmedMean(adversaries=2), 5),
+        (RFA(adversaries=2), 5),
+    ],
+)
+def test_how_many_answers_a_rule_needs(rule: Robust, fewest: int):
+    assert rule.needs() == fewest
+    notes: list[str] = []
+    context = SimpleNamespace(notes=notes)
+    V = torch.randn(fewest, 2)
+    answers = Updates(tuple(range(fewest)), torch.ones(fewest), {"w": V})
+    assert rule.inspect({}, {}, answers, context)[0] is not None  # type: ignore[arg-type]
+    assert not notes
+    few = answers.only(torch.arange(fewest - 1))
+    assert rule.inspect({}, {}, few, context)[0] is None  # type: ignore[arg-type]
+    assert f"it needs {fewest}" in notes[0]
 
 
 def test_krum_scores_of_seven_answers():
@@ -46,6 +74,11 @@ def test_multi_krum_keeps_n_f_2_unless_told_otherwise():
     assert kept(MultiKrum(adversaries=1), SEVEN) == [0, 2, 4, 5]
     assert kept(MultiKrum(adversaries=2), SEVEN) == [0, 2, 4]
     assert kept(MultiKrum(adversaries=1, m=6), SEVEN) == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_sizes_that_kept_sites_claim_are_not_used():
+    answers = Updates(tuple(range(7)), torch.arange(1.0, 8), {"w": SEVEN})
+    assert MultiKrum(adversaries=1).rule(answers).n.tolist() == [1, 1, 1, 1]
 
 
 def test_ties_go_to_the_lowest_index():
@@ -126,6 +159,7 @@ def test_bulyan_replaces_the_selected_answers_by_the_mixture():
 
 def test_of_two_values_as_near_to_the_median_the_smaller_one_counts():
     assert mean_near_median(torch.tensor([[0.0], [1.0], [3.0], [5.0], [9.0]]), 2).tolist() == [2.0]  # 3, and 1, not 5
+    assert mean_near_median(torch.tensor([[5.0], [9.0], [3.0], [0.0], [1.0]]), 2).tolist() == [2.0]  # whoever sent them
 
 
 def test_bulyan_selects_from_those_left_and_ties_go_to_the_lowest_index():
@@ -157,6 +191,19 @@ def test_rfa_converges_to_the_geometric_median():
 def test_rfa_stops_once_the_objective_hardly_changes():
     lazy = weiszfeld(SEVEN, ALIKE, 4, 1e-5, 0.2) @ SEVEN.double()  # 3.67, 2.46 and then 2.35: that is enough
     assert lazy.tolist() == pytest.approx(STEPS[2], abs=1e-6)
+
+
+def test_rfa_does_not_depend_on_the_unit_of_the_answers():
+    """That it stops is decided by the relative change of the objective."""
+    lazy = weiszfeld(SEVEN, ALIKE, 4, 1e-5, 0.2)
+    for unit in (1e-3, 1e3):
+        torch.testing.assert_close(weiszfeld(unit * SEVEN, ALIKE, 4, 1e-5 * unit, 0.2), lazy, rtol=1e-5, atol=0)
+
+
+def test_an_answer_at_the_median_itself_has_a_bounded_weight():
+    line = torch.tensor([[-2.0], [0.0], [2.0]])
+    w = weiszfeld(line, torch.full((3,), 1 / 3), 1, 0.5, 0.0)  # distances 2, nu = 1/2 and 2
+    assert w.tolist() == pytest.approx([1 / 6, 2 / 3, 1 / 6])
 
 
 def test_rfa_weighs_by_size_only_if_asked():

@@ -11,15 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
+from imperfed.algorithms.fedcorr import CorrectedCE
+from imperfed.algorithms.fedlsr import FedLSR
 from imperfed.algorithms.fednag import FedNAG
 from imperfed.algorithms.mime import Mime
 from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
+from imperfed.core.objective import Objective
 from imperfed.engine.backends.cuda.capturable import counts_padding, draws
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.cuda.program import block_size, depth
+from imperfed.engine.failures import NotFinite
 from imperfed.testing.toy import (
     LOCAL,
     Plain,
@@ -236,6 +241,30 @@ def test_a_server_whose_steps_cannot_be_captured_makes_them_in_the_loop() -> Non
 def test_every_round_of_the_server_starts_from_fresh_memory_of_its_rows() -> None:
     graphs, loop = program_and_loop(algorithm=PFedMo(), objective=Reminded(), rounds=3)
     assert not differences(everything(graphs), everything(loop), 1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_round_in_several_blocks_is_that_of_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five steps and fewer, with random numbers of the method and of a layer: every block has its own part of them."""
+    monkeypatch.setattr("imperfed.engine.backends.cuda.program.block_size", lambda steps, sites, depth: size)
+    local = replace(LOCAL, epochs=1, batch=7)  # 2, 3, 5 and 4 steps
+    parts: dict[str, Any] = {"algorithm": FedLSR(), "objective": CROSS_ENTROPY, "local": local}
+    graphs, loop = program_and_loop(nn.Dropout(0.3), **parts)
+    assert not differences(everything(graphs), everything(loop), 1e-5)
+    assert [report.losses for report in graphs.reports] == [
+        pytest.approx(report.losses, abs=1e-5) for report in loop.reports
+    ]
+
+
+@pytest.mark.parametrize("objective", [CROSS_ENTROPY, CorrectedCE()], ids=lambda objective: objective.name)
+def test_a_site_whose_weights_are_not_finite_fails_alone(objective: Objective) -> None:
+    """Also where nothing is remembered about its rows, or whole numbers, which are always finite."""
+    data = world(Exact)
+    x = data[0].x.clone()
+    x[12:32] = torch.inf  # site 1
+    e = engine(Algorithm(), objective, (replace(data[0], x=x), data[1]), make_backend=step_by_step, rounds=1).go()
+    assert {k: type(failure) for k, failure in e.reports[0].failures.items()} == {1: NotFinite}
+    assert e.state.server["w"].isfinite().all()
 
 
 def test_the_deeper_a_network_the_fewer_steps_are_in_one_graph() -> None:

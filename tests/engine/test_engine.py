@@ -18,6 +18,7 @@ from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
 from imperfed.engine.backends.base import Reply
+from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.population import Scores
 from imperfed.engine.site import OPENING
 from imperfed.testing.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
@@ -58,6 +59,8 @@ class Careless(Algorithm):
                 new["more"] = torch.zeros(1)
             case "missing":
                 del new["buffers"]
+            case "nothing":
+                return None  # type: ignore[return-value]  # as when a method forgets its return
         return new
 
 
@@ -138,11 +141,15 @@ def test_gathering_makes_one_site_of_all_with_the_steps_of_all() -> None:
     assert not differences(e.model(0), e.model(3))
 
 
-@pytest.mark.parametrize("how", ["nan", "shape", "undeclared", "missing"])
+@pytest.mark.parametrize("how", ["nan", "shape", "undeclared", "missing", "nothing"])
 def test_a_server_that_diverges_ends_the_run(how: str) -> None:
     with pytest.raises(ImperfedError) as caught:
         engine(Careless(how=how), Plain(), SCENE, rounds=1).go()
-    told = {"undeclared": "names in the server's memory have changed: more", "missing": "memory have changed: buffers"}
+    told = {
+        "undeclared": "Careless: the names in the server's memory have changed: more; every name is there",
+        "missing": "memory have changed: buffers",
+        "nothing": "Careless: after an exchange the server's memory is a NoneType; return its new memory",
+    }
     assert told.get(how, "the merged 'w'") in str(caught.value)
     assert engine(Careless(), Plain(), SCENE).go().state.round == 2
 
@@ -261,3 +268,28 @@ def test_exchanges_before_round_0_are_seeded_by_site_as_real_sites_are() -> None
     draws = [reply.up["r"].tolist() for reply in first.values() if isinstance(reply, Reply)]
     assert draws == [reply.up["r"].tolist() for reply in again.values() if isinstance(reply, Reply)]
     assert len({tuple(draw) for draw in draws}) == 4
+
+
+@dataclass(frozen=True)
+class Unanswerable(Algorithm):
+    """Asks something before round 0 that no site can answer."""
+
+    name: ClassVar[str] = "unanswerable"
+
+    def opening(self) -> tuple[Query, ...]:
+        return (Query("riddle", lambda server, updates, context: server, respond=self.despair),)
+
+    def despair(self, site: SiteContext) -> Tree:
+        raise RuntimeError("nobody knows")
+
+
+def test_a_run_that_cannot_begin_shuts_its_backend_down() -> None:
+    closed = []
+
+    class Closing(SequentialBackend):
+        def close(self) -> None:
+            closed.append(self)
+
+    with pytest.raises(RuntimeError, match="nobody knows"):
+        engine(Unanswerable(), Plain(), SCENE, make_backend=lambda population, on_duty, workers: Closing(population))
+    assert len(closed) == 1

@@ -22,7 +22,7 @@ from imperfed.core.exchange import Exchange, Query, Train
 from imperfed.core.labels import Exact
 from imperfed.core.objective import Objective
 from imperfed.engine.backends.task_pool import ProcessPool
-from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite
+from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite, named_failures
 from imperfed.engine.schedule import Rounds
 from imperfed.testing.toy import Plain, Watched, differences, engine, everything, network, world
 
@@ -263,3 +263,11 @@ def test_a_failure_is_no_reason_to_stop_the_others_work() -> None:
     assert torch.equal(e.seen[0]["w"], honest.seen[0]["w"][rows])
     n = torch.tensor([12.0, 31.0, 26.0])
     assert torch.allclose(e.state.server["w"], (n / n.sum()) @ honest.seen[0]["w"][rows], atol=1e-7)
+
+
+def test_a_reason_that_several_sites_share_is_said_once() -> None:
+    names = [f"site-{k}" for k in range(9)]
+    failures = {k: Crashed("no such column") for k in (0, 2, 3, 4, 5, 6, 8)} | {1: Misshapen("'w' is missing")}
+    assert named_failures(failures, names) == (
+        "site-0, site-2, site-3, site-4, site-5 and 2 more: no such column; site-1: 'w' is missing"
+    )

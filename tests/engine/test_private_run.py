@@ -29,6 +29,7 @@ from imperfed.engine.engine import MakeBackend
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
+from imperfed.privacy.secret_sum import SecretSum
 from imperfed.privacy.site_level import SiteLevel
 from imperfed.testing.cases import Case, cases
 from imperfed.testing.toy import LOCAL, Plain, Watched, network, one_by_one, step_by_step, world
@@ -94,6 +95,22 @@ def test_buffers_stay_as_they_were_received() -> None:
     e.go()
     assert before.numel() == 1
     assert (e.seen[0]["buffers"] == before).all()
+
+
+@pytest.mark.parametrize("mechanism", [MECHANISM, SecretSum()], ids=lambda mechanism: mechanism.name)
+def test_a_site_answers_without_its_loss(mechanism: Any) -> None:
+    """Nor does any backend see it: a real site would send what it answers."""
+    losses = {}
+    for privacy in (None, mechanism):
+        e = engine(privacy)
+        population, exchange = e.population, e.population.spec.exchange(0, 0)
+        site = population.site(1)
+        update = population.runtime.respond(site, population.down(1, exchange), 0, 0)
+        losses[privacy is None] = update.loss
+        assert set(update.up) == {"w", "buffers"}
+        e.close()
+    assert losses[True] > 0
+    assert losses[False] == 0
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------

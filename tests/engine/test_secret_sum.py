@@ -15,7 +15,9 @@ from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.mechanism import Summed, more_than_weights
 from imperfed.defences.krum import Krum
+from imperfed.engine.failures import Crashed
 from imperfed.engine.population import capped
+from imperfed.engine.private_run import mean_of
 from imperfed.privacy.keyed_noise import gaussian
 from imperfed.privacy.secret_sum import SecretSum
 from imperfed.testing.cases import Case, cases
@@ -58,6 +60,21 @@ def test_the_noise_of_the_sum_is_that_of_all_sites_together() -> None:
     assert one[:9].tolist() == pytest.approx((3.0 * 0.5 * 0.4 / 2 * gaussian(b"k", 100_000))[:9].tolist(), abs=1e-9)
 
 
+def test_shares_are_rounded_to_the_nearest_step() -> None:
+    w = 2.0**-40 * torch.tensor([0.75, -0.75, 0.25, 3.0], dtype=torch.float64)
+    assert PLAIN.share(torch.zeros(4), w, 1.0, U, b"").tolist() == [1, -1, 0, 3]
+
+
+def test_the_longest_update_leaves_room_for_the_sum_of_all() -> None:
+    """2^16 in steps of 2^-40 is 2^56: the weights of a sum are 1 together, and 2^63 is where whole numbers end."""
+    longest = SecretSum(clip=65536.0)
+    assert longest.share(torch.zeros(1), torch.tensor([1e9]), 1.0, U, b"").tolist() == [2**56]
+    SecretSum(clip=32768.0, noise=2.0)
+    for wrong in ({"clip": 65537.0}, {"clip": 32768.0, "noise": 2.01}):
+        with pytest.raises(UsageError, match="may be 65536 at most"):
+            SecretSum(**wrong)
+
+
 def test_a_sum_that_no_clipped_updates_have_is_refused() -> None:
     fits = torch.tensor([3, 4]) * 2**40 // 5
     for mechanism, longest in (
@@ -67,6 +84,30 @@ def test_a_sum_that_no_clipped_updates_have_is_refused() -> None:
         assert mechanism.unfold((fits * (0.99 * longest)).long()) is not None
         assert mechanism.unfold((fits * (1.01 * longest)).long()) is None
         assert mechanism.unfold(torch.randint(-(2**62), 2**62, (2,))) is None
+
+
+def test_clipped_updates_that_all_point_one_way_are_not_refused() -> None:
+    """Their sum is as long as a sum can be, and rounding to whole steps makes some of these longer still."""
+    for seed in range(20):
+        u = torch.randn(500, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        parts = [SecretSum(clip=1.0).share(torch.zeros(500), 9 * u, p, U, b"") for p in U.weights]
+        found = SecretSum(clip=1.0).unfold(torch.stack(parts).sum(0))
+        assert found is not None
+        assert float(found.norm()) == pytest.approx(1)
+
+
+def test_one_share_missing_and_there_is_no_mean() -> None:
+    sent = {"w": SENT, "buffers": torch.tensor([7.0])}
+    w = [SENT + k * torch.tensor([0.3, -0.1, 0.5]) for k in range(4)]
+    arrived: dict[int, Any] = {k: PLAIN.share(SENT, w[k], U.weights[k], U, bytes([k])) for k in range(4)}
+    mean, _ = mean_of(PLAIN, sent, arrived)
+    assert mean is not None
+    by_hand = sum(p * one for p, one in zip(U.weights, w, strict=True))
+    torch.testing.assert_close(mean["w"], by_hand[None])  # type: ignore[index]
+    assert mean["buffers"].tolist() == [[7]]
+    mean, why = mean_of(PLAIN, sent, arrived | {2: Crashed("lost")})
+    assert mean is None
+    assert "some are missing" in why
 
 
 @pytest.mark.parametrize(

@@ -218,3 +218,52 @@ def test_sites_must_remember_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     e = run(site_memory=0)
     with pytest.raises(UsageError, match="those of sites 0 and 2 differ"):
         e.state.kept_at(2)
+
+
+def numbers(folder: Path) -> SitesOnDisk:
+    """Two sites that remember five numbers each."""
+    disk = SitesOnDisk.of(2, lambda k: {"n": torch.full((5,), float(k))})
+    disk.folder = folder
+    return disk
+
+
+def settled(disk: SitesOnDisk, value: float) -> set[int]:
+    """Let both sites remember a number, write a checkpoint, and return the slots that it names."""
+    disk.make_room((0, 1))
+    for k in (0, 1):
+        disk.write(k, {"n": torch.full((5,), value + k)})
+    disk.keep_all()
+    disk.settle(())
+    return set(disk.slots.tolist())
+
+
+def test_a_run_that_went_back_keeps_two_checkpoints_again(tmp_path: Path) -> None:
+    before = numbers(tmp_path)
+    first, second = settled(before, 1.0), settled(before, 2.0)
+    again = numbers(tmp_path)
+    again.go_back(tmp_path, before.slots)
+    again.slots.copy_(before.slots)
+    assert again.read(1)["n"].tolist() == [3.0] * 5
+    third = settled(again, 3.0)
+    assert not third & (first | second)  # either may be the checkpoint before it
+    fourth = settled(again, 4.0)
+    assert set(again.free) == first | second
+    assert settled(again, 5.0) <= first | second
+    assert set(again.free) == (first | second | third) - set(again.slots.tolist())
+    assert again.end == len(first | second | third | fourth)
+    for disk in (before, again):
+        disk.close()
+
+
+def test_a_system_that_takes_a_few_bytes_at_a_time_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, read = os.pwrite, os.preadv
+    monkeypatch.setattr(os, "pwrite", lambda file, data, start: write(file, data[:5], start))
+    monkeypatch.setattr(os, "preadv", lambda file, into, start: read(file, [into[0][:3]], start))
+    disk = numbers(tmp_path)
+    settled(disk, 7.0)
+    assert [disk.read(k)["n"].tolist() for k in (0, 1)] == [[7.0] * 5, [8.0] * 5]
+    with disk.path.open("r+b") as file:
+        file.truncate(2 * disk.form.size - 1)
+    with pytest.raises(DataError, match="record 1 is damaged"):
+        disk.read(1)
+    disk.close()

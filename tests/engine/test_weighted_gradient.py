@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from imperfed.algorithms.iml import IML
 from imperfed.core.errors import UsageError
@@ -37,6 +38,21 @@ def test_parts_of_any_size_give_one_gradient(monkeypatch: pytest.MonkeyPatch) ->
     for g, losses in results[1:]:
         torch.testing.assert_close(g, results[0][0])
         torch.testing.assert_close(losses, results[0][1])
+
+
+@pytest.mark.parametrize("size", [module.PART, 31, 7, 1])
+def test_a_site_alone_gives_the_gradient_of_its_mean_loss(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all its rows, in parts or at once; site 2 has 31."""
+    monkeypatch.setattr(module, "PART", size)
+    e = engine(OneStep(), Plain(), world(Exact), Local())
+    spec, net, site = e.population.spec, e.population.runtime.net, e.population.site(2)
+    x, labels = site.data.x, site.data.labels
+    loss = cross_entropy(net(x), labels.values)
+    wanted = net.backward(loss).clone()
+    rows = {name: t[:31] for name, t in e.state.rows.items()}
+    g, losses = weighted_gradient(spec, x, labels, net, rows, Route.of_one(site.data), torch.ones(1))
+    torch.testing.assert_close(g, wanted)
+    assert losses.tolist() == pytest.approx([loss.item()])
 
 
 def test_a_loss_that_depends_on_its_batch_has_none() -> None:

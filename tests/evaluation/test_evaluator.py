@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ from imperfed.core.network import Layout, Net, Network
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator
 from imperfed.evaluation.label_figures import FillingFigures
-from imperfed.evaluation.model_figures import accuracy, accuracy_of, auroc, mean_average_precision, precision_at
+from imperfed.evaluation.model_figures import (
+    RANKED,
+    SEVERAL_CLASSES,
+    accuracy,
+    accuracy_of,
+    auroc,
+    highest,
+    mean_average_precision,
+    precision_at,
+)
 
 
 def net() -> Net:
@@ -180,3 +190,33 @@ def test_a_long_test_set_is_measured_whole() -> None:
     y = torch.arange(2500) % 3
     x = torch.eye(3)[torch.where(torch.arange(2500) < 2400, y, (y + 1) % 3)]
     assert Evaluator(Oracle(None, (x,), (y,))).site(0, net()) == {"accuracy": (pytest.approx(2400 / 2500), 2500)}
+
+
+def test_figures_are_what_their_names_say() -> None:
+    """Of one row the classes 0, 2 and 4 are present; by logit it ranks 0, 1, 2, 3, 4."""
+    logits, y = torch.tensor([[5.0, 4, 3, 2, 1]]), torch.tensor([[1, 0, 1, 0, 1]])
+    assert SEVERAL_CLASSES["p@1"](logits, y) == 1
+    assert {name: RANKED[name](logits, y) for name in ("p@1", "p@3", "p@5")} == {
+        "p@1": 1,
+        "p@3": pytest.approx(2 / 3),
+        "p@5": 0.6,
+    }
+    swapped = torch.tensor([[4.0, 5, 3, 2, 1]])
+    assert SEVERAL_CLASSES["p@1"](swapped, y) == 0
+    assert highest(logits, 2).tolist() == [[0, 1]]
+    assert logits.isfinite().all()  # the logits that are ranked stay as they are
+
+
+def test_two_models_on_common_rows_are_compared_on_the_same_ones() -> None:
+    """Without test rows of their own, sites share the common ones: these are drawn once for all sites' models."""
+    y = torch.arange(40) % 2
+    x = torch.nn.functional.one_hot(y, 3).float()
+    evaluator = Evaluator(Oracle(None, (), (), x, y))
+    right_on = [lambda x: x, lambda x: x.flip(1)]  # on all rows, and on those of class 1
+
+    def net(number: int) -> Any:
+        return lambda x: right_on[number](x)
+
+    found = evaluator.compare([net(0), net(1)], [net(1), net(0)], seed=0)
+    assert found is not None
+    assert (found.low, found.high, found.n) == (0, 0, 40)  # what one gains the other loses, row by row

@@ -15,6 +15,7 @@ from imperfed.evaluation.fairness import (
     course,
     eod,
     interval,
+    mean_accuracy,
     measure,
     pooled,
     rates,
@@ -72,6 +73,26 @@ def test_rates_of_many_rows_give_the_counts_back_exactly():
     for n in (1, 7, 99_991):
         y, predicted, inside = (torch.from_numpy(draw.integers(0, 2, n)) for _ in range(3))
         assert torch.equal(pooled("true", [rates("true", predicted, y, inside, 1)]), count(predicted, y, inside, 1))
+
+
+def test_a_site_without_rows_of_a_group_does_not_count_in_its_accuracy():
+    """Three sites with 2 of 4, 0 of 0 and 1 of 1 rows of the target group right."""
+    inside = [torch.tensor([1, 1, 1, 1]), torch.tensor([0, 0]), torch.tensor([1, 0])]
+    right = [[1, 1, 0, 0], [1, 1], [1, 0]]
+    sites = [rates("true", torch.tensor(r), torch.ones(len(r)), g, 1) for r, g in zip(right, inside, strict=True)]
+    assert mean_accuracy("true", "target", sites) == pytest.approx(3 / 5)
+    assert mean_accuracy("true", "rest", sites) == pytest.approx(2 / 3)
+    assert mean_accuracy("true", "target", sites[1:2]) is None
+    assert mean_accuracy("candidate", "target", sites) is None
+
+
+@pytest.mark.parametrize(("mark", "inside"), [(1.0, True), (0.51, True), (0.5, False), (0.0, False)])
+def test_a_row_is_of_a_group_if_its_column_says_so(mark: float, inside: bool):
+    between = Fairness("Asian", "b").between(RACE, ("a", "b"), "people")
+    assert between is not None
+    x = torch.tensor([[9.0, mark, 0.0]])
+    found = between.scores(x, torch.tensor([1]), torch.tensor([1]), None)
+    assert (mean_accuracy("candidate", "target", [found]) == 1) == inside
 
 
 def test_the_interval_is_that_of_resampled_rows():

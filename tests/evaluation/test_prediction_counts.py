@@ -166,9 +166,10 @@ def test_what_a_confidence_is_worth_in_words() -> None:
     unfitted = CalibrationSummary.of(Temperature(1.0, reason="no rows are held out (split.validation)"), counts)
     assert unfitted.temperature is None
     assert unfitted.sentence() == (
-        "confidence not fitted, since no rows are held out (split.validation): 96 % sure, 63 % right on the test rows "
-        "(n = 100 cells, calibration error 33.0 points)"
+        "confidence on the test rows: 96 % on average, and 63 % of predictions are right (n = 100 cells, calibration "
+        "error 33.0 points); not adjusted, since no rows are held out (split.validation)"
     )
     assert CalibrationSummary.of(Temperature(2.0, 40), None).sentence() == (
-        "confidence fitted on the labels of 40 rows held out (temperature 2); how often it is right was not measured"
+        "confidence of the models: adjusted on the labels of 40 rows held out (temperature 2); how often they are "
+        "right was not measured"
     )

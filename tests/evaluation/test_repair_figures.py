@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.evaluator import Evaluator
-from imperfed.evaluation.label_figures import RepairFigures
+from imperfed.evaluation.label_figures import RepairFigures, SuspectFigures
 
 TRUTH = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
 GIVEN = torch.tensor([0, 1, 2, 3, 0, 1, 0, 0, 1, 0])  # the last four are wrong
@@ -30,6 +31,18 @@ def test_a_share_of_nothing_is_none() -> None:
     assert figures.precision is None
     assert figures.recall is None
     assert figures.damage == figures.noise_after == 0
+
+
+def test_suspects_and_the_ranking_by_suspicion() -> None:
+    """Wrong are rows 0, 3 and 4; by suspicion they rank first, third and fifth."""
+    suspicion = torch.tensor([0.9, 0.8, 0.3, 0.7, 0.1])
+    wrong = torch.tensor([True, False, False, True, True])
+    figures = SuspectFigures.of(suspicion, suspicion > 0.5, wrong)
+    assert figures == SuspectFigures(
+        wrong=0.6, precision=2 / 3, recall=2 / 3, average_precision=pytest.approx((1 + 2 / 3 + 3 / 5) / 3), n=5
+    )
+    none = SuspectFigures.of(suspicion, suspicion > 1, wrong & False)
+    assert (none.wrong, none.precision, none.recall, none.average_precision) == (0, None, None, None)
 
 
 def test_groups_against_tasks() -> None:

@@ -11,7 +11,8 @@ from imperfed.evaluation.prediction_counts import PredictionCounts, calibration_
 from imperfed.evaluation.temperature import (
     NOT_HELD_OUT,
     SAY_NOTHING,
-    fit_temperature,
+    UNFITTED,
+    Temperature,
     fitted,
     most_likely,
 )
@@ -28,10 +29,10 @@ def made(n: int, heat: float, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor
 @pytest.mark.parametrize("heat", [0.5, 1.0, 4.0])
 def test_the_right_temperature_is_found(heat: float) -> None:
     logits, y = made(3000, heat)
-    assert fit_temperature([(logits, Exact(y, 4))]) == heat
+    assert most_likely([likelihoods(logits, Exact(y, 4))]) == heat
     draw = torch.Generator().manual_seed(1)
     sets = torch.eye(4, dtype=torch.bool)[y] | (torch.rand(len(y), 4, generator=draw) < 0.3)
-    assert fit_temperature([(logits, Candidates(sets, 4))]) == heat
+    assert most_likely([likelihoods(logits, Candidates(sets, 4))]) == heat
 
 
 def test_annotated_cells_find_it_too() -> None:
@@ -39,20 +40,20 @@ def test_annotated_cells_find_it_too() -> None:
     logits = torch.randn(2000, 3, generator=draw)
     marks = torch.bernoulli(torch.sigmoid(logits), generator=draw).to(torch.int8)
     marks[torch.rand(2000, 3, generator=draw) < 0.4] = -1
-    assert fit_temperature([(3 * logits, Annotated(marks, 3))]) == 3
+    assert most_likely([likelihoods(3 * logits, Annotated(marks, 3))]) == 3
 
 
 def test_sites_add_up() -> None:
     parts = [made(300, 4.0, seed) for seed in range(3)]
     told = [likelihoods(logits, Exact(y, 4)) for logits, y in parts]
     logits, y = (torch.cat(one) for one in zip(*parts, strict=True))
-    assert most_likely(told) == fit_temperature([(logits, Exact(y, 4))]) == 4
+    assert most_likely(told) == most_likely([likelihoods(logits, Exact(y, 4))]) == 4
     assert [len(one) for one in told] == [len(TEMPERATURES)] * 3
 
 
 def test_a_fit_lowers_the_calibration_error_on_other_rows() -> None:
     logits, y = made(400, 6.0)
-    temperature = fit_temperature([(logits, Exact(y, 4))])
+    temperature = most_likely([likelihoods(logits, Exact(y, 4))])
     other, truth = made(2000, 6.0, seed=5)
     errors = [
         calibration_error(PredictionCounts.of_rows(torch.softmax(other / t, 1), other.argmax(1), truth).bins)
@@ -107,7 +108,8 @@ def test_where_it_cannot_be_fitted_it_says_why() -> None:
         assert "never say that a class is absent" in fitted(told, kind, 50).reason
         assert fitted(told, kind, 50).value == 1
     everything = likelihoods(torch.randn(5, 4), Candidates(torch.ones(5, 4, dtype=torch.bool), 4))
-    assert fitted([everything], Candidates, 5).reason == SAY_NOTHING
+    assert fitted([everything], Candidates, 5) == Temperature(1.0, 0, SAY_NOTHING)
+    assert Temperature(1.0, reason=NOT_HELD_OUT) == UNFITTED
     assert {name for name, kind in KINDS.items() if kind.uncalibrated} == {"positive", "positives"}
 
 

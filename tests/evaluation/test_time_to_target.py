@@ -32,6 +32,13 @@ def test_with_one_it_is_the_global_model():
     assert TargetReached.find(course, "accuracy", 0.8) == TargetReached(0.8, "global model", round=4, seconds=10.75)
 
 
+def test_it_is_the_first_of_the_rounds_that_reach_it():
+    course = [*sites(1, 0.5), *sites(2, 0.8), *sites(3, 0.6), *sites(4, 0.9), *TIMES, line(2, "seconds", 0.0004)]
+    assert TargetReached.find(course, "accuracy", 0.8) == TargetReached(0.8, "mean over sites", round=2, seconds=1.75)
+    ends = [*course, line(1, "seconds", 0.0014)]
+    assert TargetReached.find(ends, "accuracy", 0.8).seconds == 1.752  # to the millisecond
+
+
 def test_a_target_that_was_not_reached_has_no_round_and_no_time():
     none = TargetReached.find([*sites(1, 0.2, 0.4), *TIMES], "accuracy", 0.305)
     assert none == TargetReached(value=0.305, of="mean over sites", round=None, seconds=None)

@@ -152,9 +152,18 @@ def test_the_table_has_mean_spread_papers_figure_and_the_best_in_bold() -> None:
     assert "| b | **70.00 ± 14.14** |  |  | 2.0 |" in text
     assert "Seeds 3, 5" in text
     assert Line("c", (0.5,), (), 1.0, None).spread == 0.0
+    assert lines[0].spread == pytest.approx(0.141421, abs=1e-6)  # of a sample: by n - 1
     alone = markdown([Line("c", (0.5,), (), 1.0, None)], [3])  # one run has no deviation
     assert "| c | **50.00** |" in alone
     assert alone.endswith("\n\nSeed 3.\n")
+
+
+def test_a_figure_belongs_to_its_own_seed() -> None:
+    """A run without a figure leaves none, and takes no other run's place."""
+    nothing: dict[str, Any] = {"personal": OverSites(None, None, None, 0), "common": {}}
+    runs = [changed(seed=4), changed(seed=7, **nothing), changed(seed=9, personal=OverSites(0.1, 0.1, 0.1, 3))]
+    found = line("a", runs, {})
+    assert dict(zip(found.seeds, found.values, strict=True)) == {4: 0.6, 9: 0.1}
 
 
 def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:

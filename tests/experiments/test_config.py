@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -301,3 +302,13 @@ def test_lists_of_classes_are_short_for_the_pattern_that_takes_them() -> None:
     assert resolve({"labels": {"annotates": "a, b; b, c"}}) == config
     assert resolve(tomllib.loads(config.toml())) == config
     assert resolve(tomllib.loads(config.toml()), {"annotates": "drawn"}).labels.annotates == DrawnAnnotation()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """As in a loop over `np.logspace`."""
+    words = {"method": np.str_("fedavg"), "rounds": np.int64(3), "lr": np.float32(0.5), "lazy": np.bool_(False)}
+    plain = {"method": "fedavg", "rounds": 3, "lr": 0.5, "lazy": False}
+    assert resolve(words=words).toml() == resolve(words=plain).toml()
+    with pytest.raises(UsageError, match=r"setting rounds.rounds takes a whole number; got np.float64\(2.5\)"):
+        resolve(words={"rounds": np.float64(2.5)})
+    assert resolve(words={"widths": np.array([8, 4])}).model.widths == (8, 4)

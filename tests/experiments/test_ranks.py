@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,10 +13,16 @@ import torch
 from safetensors.torch import load_file
 
 from imperfed.core.errors import UsageError
+from imperfed.engine.backends.distributed.group import RankGroup
+from imperfed.engine.backends.process import ProcessBackend
+from imperfed.experiments import ranks
 from imperfed.experiments.config import RunConfig
 from imperfed.experiments.device import Hardware
+from imperfed.experiments.parallel import ParallelRuns, paying
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from tests.support.dying_rank import LAST, VICTIM
-from tests.support.terminal import done, records, surroundings
+from tests.support.terminal import QUICK, done, products, records, surroundings
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RUN = ("run", "tests.support.dying_rank:Dying", "--data", "digits", "--rounds", "6", "--model", "logistic")
@@ -26,6 +33,52 @@ def on_ranks(*words: object, **variables: str) -> subprocess.CompletedProcess[st
     command = [*TORCHRUN, "-m", "imperfed", *map(str, words)]
     where = surroundings(OMP_NUM_THREADS="1", **variables)
     return subprocess.run(command, capture_output=True, text=True, env=where, timeout=120, check=False)
+
+
+def test_torchrun_gives_what_one_process_gives_bit_for_bit_where_no_sums_travel(tmp_path: Path) -> None:
+    words = ("run", "pfedpll", "--data", "digits", *QUICK, "--rounds", "3", "--device", "cpu")
+    ran = on_ranks(*words, "--out", tmp_path / "ranks")
+    assert ran.returncode == 0, ran.stderr
+    (folder,) = (tmp_path / "ranks").iterdir()
+    log = (folder / "log.txt").read_text()
+    assert "2 ranks hold 2 + 2 sites" in log
+    assert re.search(r"'w' of 4 sites is looked at one by one: 0\.\d+ MB to rank 0", log)
+    assert products(folder) == products(done(*words, "--out", tmp_path / "one").folder)
+
+
+def test_runs_are_not_made_side_by_side_over_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "_joined", RankGroup(0, 2))
+    config = resolve(words={"method": "cc", "data": "digits", "device": "cpu"})
+    assert paying(config) == 1
+    with ParallelRuns(2) as processes, pytest.raises(UsageError, match="several ranks share every run"):
+        next(processes.outcomes([[config], [config]], tmp_path, Watch))
+    monkeypatch.undo()
+    assert not ranks.over_ranks(Hardware.of(config.run))
+
+
+def test_ranks_that_were_started_for_gpus_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    original = ranks.start_ranks
+
+    def begin(size: int) -> RankGroup:
+        begun.append(size)
+        return original(size)
+
+    monkeypatch.setattr(ranks, "start_ranks", begin)
+    cpu = torch.device("cpu")
+    one, two, three = (Hardware(cpu, "float32", gpus=tuple(range(n))) for n in (1, 2, 3))
+    try:
+        for hardware in (two, two, three):
+            ranks.backend_of(hardware)
+            assert len(ranks.children()) == len(hardware.gpus) - 1
+        assert begun == [2, 3]
+        assert ranks.over_ranks(three)
+        assert not ranks.over_ranks(one)
+        assert ranks.backend_of(one) is ProcessBackend
+        assert not ranks.children()
+    finally:
+        ranks.stop_ranks()
+    assert "WORLD_SIZE" not in os.environ
 
 
 def test_a_rank_that_is_killed_ends_the_run_which_goes_on_in_one_process(tmp_path: Path, no_page: None) -> None:

@@ -79,8 +79,26 @@ def test_methods_are_compared_with_the_best_one_seed_by_seed() -> None:
     assert near.values == pytest.approx((-0.05, -0.01, -0.03))
     assert near.mean == pytest.approx(statistics.fmean(near.values))
     assert (near.is_clear, far.is_clear) == (False, True)
+    assert near.interval == over_seeds(near.values)
     assert near.sentence().startswith("no difference shown, p = 0.")
     assert far.sentence().startswith("worse, p")
+
+
+def test_a_mean_over_several_seeds_has_the_interval_over_seeds() -> None:
+    for values in ((0.5, 0.6, 0.7), (0.5, 0.6)):
+        assert interval_of(line("a", values, tuple(range(len(values))))) == over_seeds(values)
+
+
+def test_nothing_can_be_said_without_an_interval() -> None:
+    found = SeedDifference("a", "best", (0,), (-0.5,))
+    assert not found.is_clear
+    assert found.sentence() == "one seed, and no test rows to compare on: nothing can be said"
+
+
+def test_a_method_without_a_figure_is_not_compared() -> None:
+    diverged, ours, theirs = line("lost", ()), line("a", (0.1, 0.2, 0.3)), line("b", (0.2, 0.4, 0.6))
+    assert [one.method for one in differences([diverged, ours, theirs])] == ["a"]
+    assert differences([diverged, ours]) == []
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
@@ -102,10 +120,29 @@ def test_one_seed_is_judged_by_test_rows_and_says_so() -> None:
     found = {one.method: one for one in differences([best, worse, close])}
     assert found["worse"].is_clear
     assert not found["close"].is_clear
-    assert found["worse"].sentence() == "worse on these test rows; one seed says nothing about others"
+    assert found["worse"].sentence() == "worse on these test rows; with one seed only, another seed may differ"
     alone = interval_of(best)
     assert alone is not None
     assert (alone.over, alone.n) == ("test rows", 200)
     assert alone.low < 0.9 < alone.high
     assert alone.high - alone.low == pytest.approx(2 * 1.96 * (0.9 * 0.1 / 200) ** 0.5, rel=0.2)
     assert interval_of(line("no rows", (0.5,), (4,))) is None
+
+
+def test_the_one_seed_that_both_have_is_the_one_whose_rows_are_compared() -> None:
+    """The best method diverged with the other method's first seed."""
+
+    def of(method: str, right: dict[int, int]) -> Line:
+        hits = {seed: (torch.arange(200) < n).double() for seed, n in right.items()}
+        figures = {
+            seed: RowFigures(((200, lambda rows, of_seed=of_seed: float(of_seed[rows].mean())),), False)
+            for seed, of_seed in hits.items()
+        }
+        values = tuple(n / 200 for n in right.values())
+        by_row = {seed: lambda one=one: one for seed, one in figures.items()}
+        return replace(line(method, values, tuple(right)), by_row=by_row)
+
+    (found,) = differences([of("best", {1: 180}), of("other", {0: 90, 1: 100})])
+    assert found.interval is not None
+    assert (found.seeds, found.interval.over) == ((1,), "test rows")
+    assert found.sentence() == "worse on these test rows; with one seed only, another seed may differ"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from imperfed.core.errors import ImperfedError
-from imperfed.experiments.config import resolve
 from imperfed.experiments.parallel import ParallelRuns
+from imperfed.experiments.resolving import resolve
 from tests.support.terminal import TINY, Said, imperfed, program, strict, write
 
 

@@ -133,3 +133,15 @@ def test_the_interval_of_a_share_is_wilsons():
     low, high = accuracy_interval(0.9, 10)  # Wilson's score interval of 9 of 10
     assert (round(low, 4), round(high, 4)) == (0.5958, 0.9821)
     assert accuracy_interval(1.0, 5)[1] == pytest.approx(1.0)
+
+
+def test_a_folder_beside_the_export_stays_as_it_is(result, tmp_path):
+    """An export is written under a hidden name first; no folder that a user may have is taken for it."""
+    own = tmp_path / "exported.partly"
+    own.mkdir()
+    (own / "notes.txt").write_text("mine")
+    result.export(tmp_path / "exported", "safetensors", "north")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exported", "exported.partly"]
+    assert (own / "notes.txt").read_text() == "mine"
+    with pytest.raises(UsageError, match=r"cannot write to .*/notes\.txt/exported"):
+        result.export(own / "notes.txt" / "exported", "safetensors", "north")

@@ -113,7 +113,9 @@ def test_encodings(tmp_path: Path) -> None:
     assert read_sites(read_declaration(tmp_path)).check()
     path.write_bytes(text.replace("north 2", "nörd").encode("latin-1"))
     first(
-        "sites/north.csv, line 4, column id: found b'n\\xf6rd', expected UTF-8 text; save the file as UTF-8", tmp_path
+        "sites/north.csv, line 4, column id: found b'n\\xf6rd', expected UTF-8 text; save the file as UTF-8; "
+        "in Excel: CSV UTF-8",
+        tmp_path,
     )
     path.write_bytes(text.encode("utf-16"))
     first("sites/north.csv: found UTF-16, expected UTF-8 text", tmp_path)
@@ -157,11 +159,28 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     first("federation.toml, key sites: found no file, expected files at none/*.csv", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("classes", "fix"),
+    [
+        (("a", "b", "c"), """drop the row, or name the classes that it may have, as "a|b", and write kind = """),
+        (("0", "1"), """drop the row, or write kind = "annotated" and columns = ["y"]: a blank is then unknown"""),
+    ],
+)
+def test_a_row_without_its_label_is_refused_with_what_can_be_written(
+    tmp_path: Path, classes: tuple[str, ...], fix: str
+) -> None:
+    (tmp_path / "a.csv").write_text(f"w,y\n1,{classes[0]}\n2,\n3,{classes[1]}\n")
+    labels = LabelColumns("exact", classes, "y")
+    declare(tmp_path, Declaration("here", "*.csv", inputs=Inputs(("w",)), labels=labels))
+    first(f"a.csv, line 3, column y: found a blank, expected one class of {', '.join(classes)}; {fix}", tmp_path)
+
+
 def test_test_files_and_sites_must_match(tmp_path: Path) -> None:
     small.candidates(tmp_path)
     (tmp_path / "test/north.csv").rename(tmp_path / "test/nord.csv")
     assert told(tmp_path) == [
-        "federation.toml, key test: found no test file for north, expected one for every site; add it",
+        "federation.toml, key test: found no test file for north, expected one for every site; add it, "
+        "or leave `test` out, and a share of every site's rows is held out",
         "test/nord.csv: found a test file of no site, expected a site of this name; rename or remove it",
     ]
 

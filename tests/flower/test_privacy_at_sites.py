@@ -62,6 +62,13 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Apart:
     return Apart(settled("fedavg", **PRIVATE), raw(Exact), tmp_path_factory.mktemp("apart")).start().go()
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Apart:
+    """Sites that have agreed to a run of ten rounds, none of which is made."""
+    config = settled("fedavg", **PRIVATE | {"rounds.rounds": 10})
+    return Apart(config, raw(Exact), tmp_path_factory.mktemp("begun")).start()
+
+
 def spent_by(place: LocalSite, run: str = "") -> int:
     return len(PrivacyLedger.read(place.state).noises(run))
 
@@ -117,21 +124,21 @@ def test_a_site_pays_for_each_round_and_for_no_rehearsal(apart: Apart) -> None:
     assert max(apart.engine.budget.releases(2).values()) == max(spent_by(apart.place(h)) for h in apart.holdings)
 
 
-def test_asking_again_gives_the_same_noise_and_costs_nothing(apart: Apart) -> None:
-    payload = asked(apart, round=5)
-    before = spent_by(apart.place(apart.holdings[0]))
-    first = answered(apart, payload)
-    assert spent_by(apart.place(apart.holdings[0])) == before + 1
-    (apart.folder / "site0" / "last-answer.safetensors").unlink()
-    second = answered(apart, replace(payload, words=payload.words | {"evaluate": 1}))
+def test_asking_again_gives_the_same_noise_and_costs_nothing(begun: Apart) -> None:
+    payload = asked(begun, round=5)
+    before = spent_by(begun.place(begun.holdings[0]))
+    first = answered(begun, payload)
+    assert spent_by(begun.place(begun.holdings[0])) == before + 1
+    (begun.folder / "site0" / "last-answer.safetensors").unlink()
+    second = answered(begun, replace(payload, words=payload.words | {"evaluate": 1}))
     assert torch.equal(first, second)
-    assert spent_by(apart.place(apart.holdings[0])) == before + 1
+    assert spent_by(begun.place(begun.holdings[0])) == before + 1
 
 
 @pytest.mark.parametrize("changed", ["model", "round", "scale", "index"])
-def test_any_other_message_gets_other_noise_and_is_charged(changed: str, apart: Apart) -> None:
-    payload = asked(apart, round=6)
-    first, before = answered(apart, payload), spent_by(apart.place(apart.holdings[0]))
+def test_any_other_message_gets_other_noise_and_is_charged(changed: str, begun: Apart) -> None:
+    payload = asked(begun, round=6)
+    first, before = answered(begun, payload), spent_by(begun.place(begun.holdings[0]))
     trees, words = payload.trees, payload.words
     if changed == "model":
         trees = trees | {"down": trees["down"] | {"w": trees["down"]["w"] + 1e-6}}
@@ -139,8 +146,8 @@ def test_any_other_message_gets_other_noise_and_is_charged(changed: str, apart: 
         trees = trees | {"scale": {name: t * (1 + 1e-12) for name, t in trees["scale"].items()}}
     else:
         words = words | {changed: 7}
-    second = answered(apart, Payload(words, trees))
-    assert spent_by(apart.place(apart.holdings[0])) == before + 1
+    second = answered(begun, Payload(words, trees))
+    assert spent_by(begun.place(begun.holdings[0])) == before + 1
     difference = (second - first) / (0.05 * NOISE)  # of two independent draws, but for the updates
     assert float(difference.std()) == pytest.approx(2**0.5, rel=0.25)
 
@@ -179,7 +186,8 @@ def test_a_run_that_ends_early_is_whole_at_both_ends(tmp_path: Path, monkeypatch
 
 def test_the_limit_of_the_run_holds_at_the_site_as_well(tmp_path: Path) -> None:
     most = spent(NOISE / 2, 1e-5, 2) * 1.001
-    apart = Apart(settled("fedavg", **PRIVATE | {"privacy.epsilon_max": most}), raw(Exact), tmp_path).start()
+    limited = PRIVATE | {"privacy.epsilon_max": most, "rounds.rounds": 3}
+    apart = Apart(settled("fedavg", **limited), raw(Exact), tmp_path).start()
     place = apart.place(apart.holdings[0])
     for round in (0, 1):
         answered(apart, asked(apart, round=round))

@@ -31,6 +31,8 @@ SECRET: dict[str, Any] = {
     "rounds.rounds": 2,
     "rounds.participation": 1.0,
 }
+LONGER = {"rounds.rounds": 10}
+"""More rounds than are trained here, so that sites can be asked about others to which they have agreed."""
 UNIT = 2.0**-40
 
 
@@ -134,7 +136,7 @@ def test_a_share_depends_on_its_masks_and_not_only_on_the_update() -> None:
 
 
 def test_a_site_gives_one_share_in_a_round(tmp_path: Path) -> None:
-    apart = run(tmp_path)
+    apart = run(tmp_path, **LONGER)
     trained(apart, 0, 5)
     first = share(apart, 0)
     trained(apart, 0, 5, change=0.1)  # and the same masks would show the difference of two updates
@@ -162,7 +164,7 @@ def test_sums_that_would_show_a_single_update_are_refused(words: Any, said: str,
 
 def test_masks_cancel_only_if_all_sites_were_sent_the_same_model(tmp_path: Path) -> None:
     """Another model at the others, whose updates are then known, would leave the one site's update in the sum."""
-    apart = run(tmp_path)
+    apart = run(tmp_path, **LONGER)
     for k in range(4):
         trained(apart, k, 5)
     assert float((torch.stack([share(apart, k) for k in range(4)]).sum(0).double() * UNIT).norm()) < 10
@@ -231,10 +233,10 @@ def test_a_share_of_the_wrong_shape_is_charged_to_its_sender(tmp_path: Path) -> 
 
 def test_noise_is_each_sites_own_and_paid_for_with_the_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = {"privacy.noise": 4.0, "privacy.clip": 0.05, "privacy.epsilon_max": 3.2}
-    apart = run(tmp_path / "own", **noisy).go()
+    apart = run(tmp_path / "own", **noisy, **LONGER).go(2)
     assert apart.engine.budget is not None
     assert [len(PrivacyLedger.read(apart.place(one).state).releases) for one in apart.holdings] == [2] * 4
-    alone = Alone(apart.config, scaled(raw(Exact))).go()
+    alone = Alone(settled("fedavg", **SECRET | noisy), scaled(raw(Exact))).go()
     assert not torch.equal(alone.engine.state.server["w"], apart.engine.state.server["w"])
     trained(apart, 0, 9)
     failure = refusal(apart, 0, round=9)

@@ -116,7 +116,7 @@ def wait_for(file: Path, text: str, seconds: float) -> None:
 def refused_at(port: int, keys: Path) -> None:
     """With all that a site holds, nobody can see runs, let a key in or submit a run through the gate."""
     site = SiteKeys.read(keys / "site-north")
-    control = Control(f"127.0.0.1:{port}", site.ca)
+    control = Control(f"127.0.0.1:{port}", site.ca, keys / "site-north" / "secret")
     with pytest.raises(httpx.TransportError):  # without a certificate there is no answer at all
         control.client.ListRuns(ListRunsRequest())
     control.client._client = httpx.Client(verify=site.tls())

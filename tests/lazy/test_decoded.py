@@ -68,6 +68,13 @@ def test_no_more_is_kept_than_the_limit_allows(cache: Path) -> None:
     assert not [*cache.glob("*.rows")]
 
 
+def test_a_lower_limit_removes_what_a_higher_one_allowed_of_the_same_rows(cache: Path) -> None:
+    kept(Squares())
+    kept(Squares(), 15 * 16)
+    assert sum(path.stat().st_size for path in cache.glob("*.rows")) == 15 * 16
+    assert len([*cache.glob("*.sums")]) == 1
+
+
 def test_what_was_left_half_written_is_decoded_again(cache: Path) -> None:
     source = kept(Squares())
     source.read(torch.arange(30))

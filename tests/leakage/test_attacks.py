@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from msgspec import structs
@@ -16,6 +18,7 @@ from imperfed.leakage.first_layer import input_layers, quotients
 from imperfed.leakage.label_shares import estimated_shares, head_bias, mean_prediction, whole_numbers, wrong_share
 from imperfed.leakage.matching import by_chance, match, recovered_by_chance
 from imperfed.leakage.observed import SeenExchange, attacked
+from imperfed.nn.inversion import Reconstruction
 from imperfed.results.leak_summary import LeakSummary, SiteLeak
 from tests.support.transcription import near
 
@@ -67,6 +70,28 @@ def test_in_a_batch_a_unit_that_one_row_reaches_gives_it_away_and_where_units_ag
     near(made[0], x[0], tolerance=1e-5)
     assert len(made) == 3
     assert min(float((row - x[1]).norm()) for row in made) < 1e-5
+
+
+def seen_by_units(g_w: list[list[float]], g_b: list[float]) -> Tensor:
+    """The rows that follow from the gradients of three units."""
+    net = a_net(nn.Linear(2, 3), nn.ReLU())
+    given = torch.zeros_like(net.w)
+    net.layout.view(given, "rep.0.weight").copy_(torch.tensor(g_w))
+    net.layout.view(given, "rep.0.bias").copy_(torch.tensor(g_b))
+    return quotients(net, given, "rep.0.weight", "rep.0.bias")
+
+
+def test_a_unit_tells_as_much_whichever_way_its_bias_moves():
+    near(seen_by_units([[-1.0, -2], [0, 0], [0, 0]], [-0.5, 0.0, 0.0]), [[2, 4]])
+    near(seen_by_units([[-1.0, -2], [1e-5, 0], [0, 0]], [-0.5, 1e-4, 0.0]), [[2, 4]])  # the second says too little
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_quotients_agree_up_to_a_hundredth_of_their_length(unit: float):
+    """Two units that agree count as one row, their mean by strength; a third row is another."""
+    made = seen_by_units([[3 * unit, 4 * unit], [6.03 * unit, 8 * unit], [4 * unit, -3 * unit]], [1.0, 2.0, 1.0])
+    near(made / unit, [[3.01, 4], [4, -3]], tolerance=1e-5)
+    assert len(seen_by_units([[3 * unit, 4 * unit], [6.2 * unit, 8 * unit], [0, 0]], [1.0, 2.0, 0.0])) == 2
 
 
 def test_a_gradient_of_zero_gives_no_rows():
@@ -142,6 +167,91 @@ def test_a_constant_gradient_is_found_again(local: Local, tolerance: float):
     near(CuriousCoordinator(a_net(), seen, local, 10, 8, torch.Size([4]), (0, 1)).gradient(), g, tolerance)
 
 
+def test_momentum_is_of_sgd_and_the_decay_of_adamw_is_no_part_of_a_gradient():
+    w, moved = torch.tensor([1.0, -2.0]), torch.tensor([0.4, 0.2])
+    seen = SeenExchange("train", True, {"w": w}, {"w": w - moved})
+    local = Local(steps=4, batch=2, lr=0.5, momentum=0.9, weight_decay=0.3)
+    for optimizer, g in (("adam", moved / 2 - 0.3 * w), ("adamw", moved / 2)):
+        recipe = replace(local, optimizer=optimizer)
+        near(CuriousCoordinator(a_net(), seen, recipe, 10, 8, torch.Size([4]), (0, 1)).gradient(), g)
+
+
+# -- what a coordinator knows ------------------------------------------------------------------------------------------
+
+
+def coordinator(net: Net, up: dict[str, Tensor], rows: int = 5, trained: bool = True, **more) -> CuriousCoordinator:
+    """One that has sent weights of 0."""
+    down = {"w": torch.zeros_like(net.w), "buffers": net.row[:0]}
+    seen = SeenExchange("train", trained, down, up)
+    return CuriousCoordinator(net, seen, Local(steps=1, lr=1.0), 10, rows, torch.Size([4]), (-0.5, 0.5), **more)
+
+
+def test_labels_follow_from_the_last_bias_and_the_predictions_before_and_after():
+    net = a_net()
+    certain = torch.zeros_like(net.w)
+    certain[-3:] = torch.tensor([50.0, 0, 0])
+    up = {"w": certain, "buffers": net.row[:0]}
+    g = torch.zeros_like(net.w)
+    net.layout.view(g, "head.bias").copy_(torch.tensor([1 / 6, 1 / 6, -1 / 3]))
+    near(coordinator(net, up).label_shares(g), [1 / 2, 0, 1 / 2], tolerance=1e-3)  # predictions 2/3, 1/6, 1/6
+    # A gradient says nothing of the weights afterwards: predictions 1/3 each.
+    near(coordinator(net, {"g": g}, trained=False).label_shares(g), [1 / 6, 1 / 6, 2 / 3], tolerance=1e-5)
+    kept = a_net(stays=lambda name: name.startswith("head"))
+    assert coordinator(kept, up).label_shares(g) is None
+
+
+def test_a_search_starts_from_as_many_rows_of_each_class_as_the_shares_say():
+    net = a_net()
+    known = coordinator(net, {}).start(torch.tensor([0.4, 0.0, 0.6]))
+    assert known.x.shape == (5, 4)
+    assert known.z.argmax(1).tolist() == [0, 0, 2, 2, 2]
+    assert known.z.softmax(1).max(1).values.min() > 1 - 1e-6  # taken as known
+    unknown = coordinator(net, {}).start(None)
+    assert torch.equal(unknown.x, known.x)
+    assert unknown.z.abs().max() < 5
+    assert len(coordinator(net, {}, rows=1000).start(None).x) == 64
+
+
+def test_what_a_search_finds_lies_between_the_smallest_and_the_largest_input():
+    net = a_net()
+    made, reached = coordinator(net, {}).by_search(torch.ones_like(net.w), None, 0)
+    start = coordinator(net, {}).start(None)
+    near(made, start.x.clamp(-0.5, 0.5))
+    assert -1 <= reached <= 1
+    images = replace(coordinator(net, {}), shape=torch.Size([1, 2, 2]), between=(0.2, 0.6))
+    flat = Net(
+        Network(nn.Flatten(), nn.Linear(4, 3)), Layout.of(Network(nn.Flatten(), nn.Linear(4, 3)), lambda n: False)
+    )
+    grey, _ = replace(images, net=flat).by_search(torch.ones_like(flat.w), None, 0)
+    near(grey, (0.4 + 0.04 * start.x.view(5, 1, 2, 2)).clamp(0.2, 0.6))  # images start near grey
+
+
+def test_how_a_search_goes(monkeypatch: pytest.MonkeyPatch):
+    """Labels that follow from the bias are kept; only images are made smooth, since a table's columns have no order."""
+    asked = []
+
+    def found(net, w, buffers, v, start, steps, lr, mu, known, several):
+        asked.append((steps, lr, mu, known, several))
+        return Reconstruction(start.x[None], start.z[None], torch.zeros(1))
+
+    monkeypatch.setattr("imperfed.leakage.curious.invert", found)
+    net = a_net()
+    table, images = coordinator(net, {}), coordinator(net, {}, several=True)
+    table.by_search(net.w, torch.tensor([1.0, 0, 0]), 7)
+    replace(images, shape=torch.Size([1, 2, 2])).by_search(net.w, None, 8)
+    assert asked == [(7, 0.05, 0.0, True, False), (8, 0.05, 1e-3, False, True)]
+
+
+def test_no_more_rows_follow_than_were_visited():
+    net = a_net(nn.Linear(4, 6), nn.ReLU())
+    x = torch.tensor([[0.5, -1.0, 2.0, 0.0]])
+    g = gradient(net, x, torch.tensor([1]))
+    seen = SeenExchange("train", True, {"w": net.w.clone(), "buffers": net.row[:0]}, {})
+    one = CuriousCoordinator(net, seen, Local(), 10, 1, torch.Size([4]), (-3, 3))
+    near(one.by_quotients(g), x, tolerance=1e-5)
+    assert one.by_quotients(torch.zeros_like(g)).shape == (0, 4)
+
+
 def test_a_gradient_that_is_sent_is_taken_as_it_is():
     g = torch.tensor([0.2, 0.1])
     seen = SeenExchange("gradient", False, {"w": torch.ones(2)}, {"g": g})
@@ -196,6 +306,25 @@ def test_what_is_nearer_to_a_row_elsewhere_is_not_recovered():
     assert found.distance.item() < 0.1
     assert not found.recovered.any()
     assert match(torch.tensor([[9.8, 0.0]]), rows, torch.tensor([[9.5, 0.0], [-9.0, 0.0]])).recovered.all()
+
+
+def test_a_tenth_is_recovered_and_a_thousandth_exact():
+    rows, others = torch.tensor([[10.0, 0.0], [0.0, 10.0]]), torch.tensor([[-9.0, 0.0], [9.0, 0.0]])
+    for apart, recovered, exact in (
+        (0.0095, True, True),
+        (0.0105, True, False),
+        (0.95, True, False),
+        (1.05, False, False),
+    ):
+        found = match(torch.tensor([[0.0, 10.0 + apart]]), rows, others)
+        assert (found.recovered.tolist(), found.exact.tolist()) == ([recovered], [exact])
+    assert match(rows[:0], rows, others).share_closer == 0
+
+
+def test_chance_is_measured_on_rows_that_were_never_visited():
+    """One of four rows (1, 0) is taken; the others and the visited row average (2, 0), which misses it by 1."""
+    made, rows, others = torch.tensor([[1.0, 3.0]]), torch.tensor([[5.0, 0.0]]), torch.tensor([[1.0, 0.0]] * 4)
+    assert by_chance(made, rows, others).distance.tolist() == pytest.approx([3.0])
 
 
 def test_the_same_reconstructions_do_worse_on_rows_that_the_site_never_visited():

@@ -337,6 +337,9 @@ def softmax(shape, classes):
 
 def counting(shape, classes):
     return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12, momentum=None), nn.Linear(12, classes))
+
+def frozen(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, classes)).requires_grad_(False)
 """
 
 
@@ -378,6 +381,7 @@ def test_own_models(own: Callable[[str], Network], function: str) -> None:
         ("ownmodels:headless", r"return a Network\(rep, head\)"),
         ("ownmodels:softmax", "last linear layer is not its last operation; .*no softmax"),
         ("ownmodels:Reversed", "cannot be split before its last linear layer; "),
+        ("ownmodels:frozen", "no parameter of it requires a gradient"),
         ("ownmodels:counting", "momentum=None in a normalisation layer is not supported"),
     ],
 )

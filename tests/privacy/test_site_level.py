@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import sys
 
 import pytest
@@ -65,6 +67,18 @@ def test_the_noise_is_standard_normal_and_independent_of_that_of_another_key() -
     assert len(gaussian(b"a", 0)) == 0
 
 
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_the_noise_is_box_mullers_of_the_stream_of_shake_256(count: int) -> None:
+    """Number by number: a site that is asked again must answer with the same noise, also after an update."""
+    pairs = (count + 1) // 2
+    stream = hashlib.shake_256(b"key").digest(16 * pairs)
+    words = [int.from_bytes(stream[i : i + 8], "little") % 2**53 for i in range(0, len(stream), 8)]
+    u = [(word + 0.5) / 2**53 for word in words]
+    radius = [math.sqrt(-2 * math.log(one)) for one in u[:pairs]]
+    both = [r * f(2 * math.pi * a) for f in (math.cos, math.sin) for r, a in zip(radius, u[pairs:], strict=True)]
+    assert gaussian(b"key", count).tolist() == pytest.approx(both[:count], rel=1e-12)
+
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
@@ -80,6 +94,15 @@ def test_a_budget_that_allows_no_round_is_refused() -> None:
         SiteLevel(noise=SIGMA, epsilon_max=0.99 * cost).check(FedAvg(), 1)
     SiteLevel(noise=SIGMA, epsilon_max=1.01 * cost).check(FedAvg(), 1)
     SiteLevel(noise=SIGMA).check(FedAvg(), 1)
+
+
+@pytest.mark.parametrize("most", [0.01, 0.5, 3.0])
+def test_a_budget_holds_however_small_it_is(most: float) -> None:
+    mechanism = SiteLevel(noise=2000.0, epsilon_max=most)
+    power = next(n for n in range(1, 10**7) if mechanism.epsilon(10**n) > most)
+    assert mechanism.forbids(10**power)
+    assert not mechanism.forbids(10 ** (power - 1))
+    assert not SiteLevel(noise=2000.0).forbids(10**power)
 
 
 def test_noise_needs_accounting(monkeypatch: pytest.MonkeyPatch) -> None:

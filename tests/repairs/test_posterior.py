@@ -191,6 +191,23 @@ def test_the_whole_method_with_clean_rows() -> None:
     assert close(found.decisions[0].posterior[0], 0.992325, 0.007675, 0.000000)
 
 
+def test_a_label_is_as_sure_as_its_posterior_and_says_why_it_stands() -> None:
+    federation, _ = hard(0)
+    _, found = repair_labels(RAW, federation)
+    changed = found.decided != federation.labels.values
+    assert changed.any()
+    Q = torch.cat([decision.posterior for decision in found.decisions if decision.posterior is not None])
+    confidence = torch.cat([decision.confidence for decision in found.decisions])
+    torch.testing.assert_close(confidence, Q[torch.arange(98), found.decided].float())
+    best = Q.argmax(1)
+    for i, reason in enumerate(found.reason):
+        if best[i] == federation.labels.values[i]:
+            assert reason == "the most probable label"
+        else:
+            assert reason.startswith(f"{'abcd'[best[i]]} is more probable")
+            assert reason.endswith("is more probable") == bool(changed[i])
+
+
 def test_clean_rows_bear_the_worked_example_out() -> None:
     """Nobody needs to insist: the changes are those of the equations alone."""
     _, found = repair_labels(replace(RAW, insist=False), formula(GIVEN, clean=True))

@@ -45,6 +45,8 @@ def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
         ((0.35, 0.60, 0.60, 100), False),  # the labels held to be right are not predicted
         ((0.55, 0.05, 0.30, 100), False),  # predicted where the probe is sure, and far less elsewhere
         ((0.75, 0.05, 0.20, 100), False),  # more is claimed than the surest rows show
+        ((0.75, 0.14, 0.20, 100), True),
+        ((0.75, 0.12, 0.20, 100), False),  # more than 1.5 times what the surest rows show, and all else is well
         ((0.80, 0.15, 0.05, 400), False),  # outliers: more is contradicted where the probe is surest than is claimed
         ((0.47, 0.52, 0.50, 100), False),  # most labels are contradicted, so the probe may be what is wrong
         ((0.52, 0.52, 0.50, 100), True),
@@ -61,8 +63,11 @@ def test_a_careful_site_is_left_alone_where_the_others_are_not() -> None:
     assert found["borne out"].tolist() == [False, True]
     words = verdict(found, NAMES, insist=False)
     assert words.alone == ("careful",)
-    assert words.words.endswith("they do not bear that out at careful, and labels there stay as they are")
-    assert "predict 72 % of the labels and contradict 18 % where they are surest, and 20 % are wrong" in words.words
+    assert words.words.endswith("do not support the estimate at careful, and labels there stay as they are")
+    assert (
+        "20 % of the labels are wrong; a model of the features predicts 72 % of the labels, and contradicts 18 %"
+        in words.words
+    )
 
 
 def test_a_few_surest_rows_of_a_site_do_not_condemn_it() -> None:
@@ -81,6 +86,33 @@ def test_a_share_of_few_rows_counts_for_less() -> None:
 @pytest.mark.parametrize(("rows", "supported"), [(150, False), (200, True)])
 def test_what_is_enough_of_many_rows_may_not_be_of_few(rows: int, supported: bool) -> None:
     assert judged((0.7, 0.24, 0.2, rows / 5), rows=rows)["borne out"].tolist() == [supported]
+
+
+class Fitted:
+    """Stands for the fit on the clean rows alone: it takes all four rows for class 0, the first one surely."""
+
+    def clean_alone(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
+        return server | {"W": torch.ones(1), "logits": torch.tensor([[9.0, 0], [0.1, 0], [0.1, 0], [0.1, 0]]).double()}
+
+
+def test_what_both_fits_say_of_the_clean_rows_and_how_far_out_these_lie() -> None:
+    """The sites' ten rows have coordinates of mean square 3, the clean rows' is 17 / 4."""
+    logits = torch.tensor([[0.0, 2], [0, 2], [0, 0.5], [3, 0]]).double()
+    A = torch.tensor([[1.0, 1], [2, 2], [1, 2], [1, 1.0]]).double()
+    y = torch.tensor([0, 1, 1, 0])
+    server = {"A": A, "y": y, "logits": logits, "curvature": torch.diag(torch.tensor([18.0, 12.0])).double()}
+    server["n"] = torch.tensor(10.0).double()
+    nobody = Updates((), torch.ones(0), {})
+    support = Support(Fitted())  # type: ignore[arg-type]
+    found = support.fit_clean_rows(server, nobody, ServerView(sites=()))
+    assert found["astray"].tolist() == [[True, False, False, False], [False, True, True, False]]
+    first = logits.softmax(-1)[[0, 1, 2, 3], [1, 1, 1, 0]].mean()
+    second = found["logits"].softmax(-1)[:, 0].mean()
+    assert found["sure of clean"].tolist() == pytest.approx([float(first), float(second)])
+    assert float(found["clean is wider"]) == pytest.approx((2 + 8 + 5 + 2) / 4 / 3)
+    assert torch.equal(found["W of clean"], torch.ones(1))
+    without = {"curvature": server["curvature"], "n": server["n"]}
+    assert "clean is wider" not in support.fit_clean_rows(without, nobody, ServerView(sites=()))
 
 
 # -- beside clean rows -------------------------------------------------------------------------------------------------
@@ -243,7 +275,7 @@ def test_features_of_pure_chance_change_nothing(clean: bool) -> None:
     assert found.verdict.alone == NAMES
     assert "the classes overlap in these features, and all labels stay as they are" in found.notes[1]
     suspected = any("is more probable" in reason for reason in found.reason)
-    assert suspected == any(reason.endswith("the features do not bear it out") for reason in found.reason)
+    assert suspected == any(reason.endswith("the features do not support it") for reason in found.reason)
 
 
 def test_who_insists_is_obeyed() -> None:
@@ -286,4 +318,4 @@ def test_clear_classes_are_repaired() -> None:
     assert (given != y).double().mean() > 0.15
     assert (found.decided != y).double().mean() < 0.01
     assert found.verdict is not None
-    assert found.verdict.words.endswith("they tell the classes apart")
+    assert found.verdict.words.endswith("the features tell the classes apart")

@@ -55,12 +55,17 @@ def test_a_search_shows_what_each_site_predicts_with_and_its_trials_from_the_bes
     folder = make(tmp_path, lambda told: searched(told, mixed))
     shown = text(folder)
     assert "were tried within a budget of 1 min. Each site held out 20 % of its rows" in shown
-    assert "site fedprox+cc own model which own model on test rows north 25 % 75 % forest 60.00 %" in shown
+    assert "site fedprox+cc own model which its test figure north 25 % 75 % forest 60.00 %" in shown
     assert "south 100 % 0 % none \N{EN DASH}" in shown
     best = "3 trials, the best first method model settings rows held out rounds best round fedprox+cc linear"
     assert f"{best} lr=0.1, q=2 75.00 % 27 20 fedavg+cc mlp defaults 50.00 % 9 4" in shown
     assert "fedavg+lw mlp defaults diverged 3 0" in shown
     assert "<h1>auto: " in source(folder)
+
+
+def test_where_sites_do_best_alone_the_title_names_no_federated_method(tmp_path: Path) -> None:
+    alone = [{"site": name, "weight": 0.0, "alone": "forest"} for name in ("north", "south")]
+    assert "<h1>auto: models of single sites on " in source(make(tmp_path, lambda told: searched(told, alone)))
 
 
 def test_where_all_sites_predict_with_one_model_no_table_says_so(tmp_path: Path) -> None:

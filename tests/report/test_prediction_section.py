@@ -45,7 +45,8 @@ def test_what_is_never_predicted_is_named(tmp_path: Path) -> None:
 
 def test_confidence_is_said_in_figures(tmp_path: Path) -> None:
     shown = text(make(tmp_path, predicted))
-    assert "Confidence not fitted, since no rows are held out (split.validation): 96 % sure, 63 % right" in shown
+    assert "Confidence on the test rows: 96 % on average, and 63 % of predictions are right (n = " in shown
+    assert "points); not adjusted, since no rows are held out (split.validation)." in shown
     assert "On average the models are overconfident by 33.00 points." in shown
 
     def sure(told: dict[str, Any]) -> None:
@@ -54,7 +55,8 @@ def test_confidence_is_said_in_figures(tmp_path: Path) -> None:
         told["calibration"]["test"] |= {"confidence": 0.6}
 
     shown = text(make(tmp_path / "other", sure))
-    assert "Confidence fitted on the labels of 12 rows held out (temperature 2): 60 % sure, 63 % right" in shown
+    assert "Confidence on the test rows: 60 % on average, and 63 % of predictions are right (n = " in shown
+    assert "points); adjusted on the labels of 12 rows held out (temperature 2)." in shown
     assert "underconfident by 3.00 points" in shown
 
 

@@ -11,9 +11,9 @@ from sklearn.metrics import confusion_matrix
 
 import imperfed
 from imperfed.api.result import RunResult
-from imperfed.core.temperatures import TEMPERATURES
+from imperfed.core.temperatures import TEMPERATURES, likelihoods
 from imperfed.data.held_out import hold_out
-from imperfed.evaluation.temperature import UNFITTED, fit_temperature
+from imperfed.evaluation.temperature import UNFITTED, most_likely
 from imperfed.experiments import experiment
 from imperfed.experiments.run_data import load_data
 from imperfed.report import write_report
@@ -66,7 +66,7 @@ def test_the_temperature_is_that_of_the_rows_held_out(runs: dict[float, RunResul
         pairs = [(result.model(site)(held.at(k)[0]), held.at(k)[1]) for k, site in enumerate(result.sites)]
     calibration = result.summary.calibration
     assert calibration is not None
-    assert calibration.temperature == fit_temperature(pairs)
+    assert calibration.temperature == most_likely([likelihoods(*pair) for pair in pairs])
     assert calibration.temperature in TEMPERATURES
     assert calibration.temperature != 1  # otherwise this test shows nothing
     assert calibration.rows == held.starts[-1]
@@ -96,7 +96,7 @@ def test_a_fit_brings_confidence_and_truth_together(runs: dict[float, RunResult]
     assert cooled.test is not None
     assert cooled.test.error < plain.test.error
     assert plain.temperature is None
-    assert plain.sentence().startswith("confidence not fitted, since no rows are held out (split.validation): ")
+    assert plain.sentence().endswith("; not adjusted, since no rows are held out (split.validation)")
 
 
 def test_labels_say_what_a_confidence_is_worth(runs: dict[float, RunResult]) -> None:

@@ -16,7 +16,7 @@ def tables() -> Iterator[tuple[str, list[str]]]:
     """Every page with a table that belongs on it."""
     yield "audit.md", [*missing_truth.table(missing_truth.RESULTS)]
     yield "audit.md", [*class_by_class.table(class_by_class.RESULTS)]
-    for which in ("again", "small"):
+    for which in ("again", "small", "trusted"):
         yield "noisy-labels.md", [line for line in no_harm.table(which) if line.startswith("|")]
     results = posterior.read(posterior.RESULTS)
     for name in ("people", "digits", "rates", "sizes"):

@@ -63,15 +63,19 @@ def installed(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     (packages,) = place.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--quiet", str(built["wheel"])], check=True, capture_output=True)
+    subprocess.run([*pip, "--quiet", str(built["wheel"])], env=elsewhere(), check=True, capture_output=True)
     return place / "bin" / "imperfed"
+
+
+def elsewhere() -> dict[str, str]:
+    """Return the environment of a process that knows nothing of the checkout and its data."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IMPERFED_DATA")}
 
 
 def used(command: Path, folder: Path, *words: object) -> str:
     """Return what a command of the installed wheel prints, in this folder, without a trace of the checkout."""
-    settings = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IMPERFED_DATA")}
     line = [str(command), *map(str, words)]
-    done = subprocess.run(line, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, cwd=folder, env=elsewhere(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -91,7 +95,7 @@ def test_the_installed_wheel_does_from_another_folder_what_the_first_page_says(i
     (folder,) = (tmp_path / "out").iterdir()
     site = ("--site", "hasty")
     used(installed, tmp_path, "predict", folder, "labs/test/hasty.parquet", *site)
-    assert (tmp_path / "predictions.csv").read_text().startswith("id,0,1,")
+    assert (tmp_path / "predictions.csv").read_text().startswith('"id","0","1",')
     for kind in ("onnx", "pt2", "safetensors"):
         used(installed, tmp_path, "export", folder, *site, "--format", kind, "--out", kind)
         assert {"MODEL_CARD.md", f"model.{kind}", "model.json"} == {p.name for p in (tmp_path / kind).iterdir()}

@@ -25,7 +25,7 @@ def codes_of(table: FileTable, name: str, problems: Problems) -> tuple[Index, li
     """Return the code of every row, and the value of every code, the last one None; None without such a column."""
     import pyarrow
 
-    column = table.columns.get(name)
+    column = table.columns.get(name) if name else None
     if column is None or _is_matrix(table, name, problems):
         return None
     try:
@@ -56,7 +56,7 @@ def text_of(table: FileTable, name: str, problems: Problems) -> Any:
     """Return a column with many distinct values, such as ids, as pyarrow text; None without such a column."""
     import pyarrow
 
-    column = table.columns.get(name)
+    column = table.columns.get(name) if name else None
     if column is None or _is_matrix(table, name, problems):
         return None
     try:

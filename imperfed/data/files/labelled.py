@@ -13,7 +13,7 @@ from torch import Tensor
 
 from imperfed.core.labels import KINDS, Annotated, Cells, Exact, Labels, Positives
 from imperfed.core.labels.label_cells import UNKNOWN, NoteRow, UnreadableError
-from imperfed.data.files.cells import mark, one_of, read_values, several_of, word
+from imperfed.data.files.cells import canonical, mark, one_of, read_values, several_of, word
 from imperfed.data.files.declaration import LabelColumns
 from imperfed.data.files.problems import Problems, listed
 from imperfed.data.files.table import CLASS, FileTable, Role
@@ -152,6 +152,8 @@ def _one_class(labels: LabelColumns, numbered: bool) -> Callable[[Any], int]:
         try:
             return read(value)
         except UnreadableError:
+            if not word(value) and labels.kind == Exact.kind and not labels.truth:
+                raise UnreadableError(f"one class of {listed(labels.classes)}", _fix_for_blank(labels)) from None
             parts = [[part.strip() for part in word(value).split(mark)] for mark in SEPARATORS]
             if not any(len(names) > 1 and {*names} <= {*labels.classes} for names in parts):
                 raise
@@ -159,6 +161,14 @@ def _one_class(labels: LabelColumns, numbered: bool) -> Callable[[Any], int]:
         raise UnreadableError("one class", fix)
 
     return read_one
+
+
+def _fix_for_blank(labels: LabelColumns) -> str:
+    """Return what to do about a row without a label, of which these labels know nothing."""
+    if {*map(canonical, labels.classes)} == {"0", "1"}:
+        return f'drop the row, or write kind = "annotated" and columns = ["{labels.column}"]: a blank is then unknown'
+    either = labels.separator.join(labels.classes[:2])
+    return f'drop the row, or name the classes that it may have, as "{either}", and write kind = "candidates"'
 
 
 def _marks(

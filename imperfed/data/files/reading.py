@@ -30,6 +30,7 @@ from imperfed.data.lazy.decoded import share_room
 
 Tables = Mapping[str, MemoryTable]
 GIGABYTE = 10**9
+NO_TEST = "add it, or leave `test` out, and a share of every site's rows is held out"
 NO_TABLES: Tables = {}
 AlreadyRead = Mapping[Source, UndeclaredText]
 NOTHING_READ: AlreadyRead = {}
@@ -194,7 +195,7 @@ def _note_unlike(
     """Note sites without a test file if others have one, and test files that belong to no site."""
     for name in sites if tests else ():
         if name not in tests:
-            problems.add(declaration.file, None, "test", f"no test file for {name}", "one for every site", "add it")
+            problems.add(declaration.file, None, "test", f"no test file for {name}", "one for every site", NO_TEST)
     for name, path in tests.items():
         if name not in sites:
             problems.add(path, None, None, "a test file of no site", "a site of this name", "rename or remove it")

@@ -149,8 +149,8 @@ def _wanted(declaration: Declaration, part: str, path: Source) -> tuple[Wanted, 
     if part == PUBLIC:
         return wanted, frozenset()
     ids: dict[str, Role] = {declaration.id: "text"} if declaration.id else {}
-    if part == NEW:
-        return wanted | ids, frozenset()
+    if part == NEW:  # rows to predict are numbered where they have no ids
+        return wanted | ids, frozenset(ids)
     labels, attribute = declaration.labels, declaration.attribute
     wanted |= wanted_labels(labels)
     group = attribute.truth if attribute is not None else ""
@@ -182,7 +182,8 @@ def _convert(table: FileTable, declaration: Declaration, part: str, problems: Pr
     if x is None or problems:
         return None
     image = IMAGE if table.is_folder else declaration.inputs.image
-    names = text_of(table, (part in (SITE, NEW) and declaration.id) or image, problems)
+    has_ids = part in (SITE, NEW) and declaration.id in table.columns
+    names = text_of(table, declaration.id if has_ids else image, problems)
     return FileRows(table, x, labels, truth, group, np.arange(table.rows), names, together, declaration.inputs.features)
 
 

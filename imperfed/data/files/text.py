@@ -31,7 +31,7 @@ def read_text(
     with path.open("rb") as file:
         begins = file.read(4)
     if begins[:2] in UTF16:
-        problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8")
+        problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8; in Excel: CSV UTF-8")
         return None
     if begins in WORKBOOK:
         problems.add(path, None, None, "a spreadsheet", "text", SAVE_AS_CSV)
@@ -152,6 +152,6 @@ def _decoded(row: list[str], at: dict[str, int], path: Path, line: int, problems
         try:
             raw.decode()
         except UnicodeDecodeError:
-            problems.add(path, line, name, shown(raw), "UTF-8 text", "save the file as UTF-8")
+            problems.add(path, line, name, shown(raw), "UTF-8 text", "save the file as UTF-8; in Excel: CSV UTF-8")
             valid = False
     return valid

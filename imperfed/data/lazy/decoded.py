@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -81,15 +82,22 @@ def share_room(inputs: Iterable[Tensor], limit: int) -> None:
     for source in sources.values():
         source.keep(source.shape[0] if total <= limit else source.shape[0] * limit // total)
     if sources:
-        make_room(cache_folder(FOLDER), limit, {*sources})
+        stores = [source.store for source in sources.values() if source.store is not None]
+        make_room(cache_folder(FOLDER), limit, {store.path for store in stores})
 
 
-def make_room(folder: Path, limit: int, needed: set[str]) -> None:
-    """Remove what other runs have kept, the longest unused first, until no more than `limit` bytes are kept."""
-    kept = [(path.stat(), path) for path in folder.glob("*.rows")]
+def make_room(folder: Path, limit: int, needed: set[Path]) -> None:
+    """Remove other files, the longest unused first, until no more than `limit` bytes are kept.
+
+    Another run that uses such a file keeps what it has mapped; it may also remove files at the same time.
+    """
+    kept = []
+    for path in folder.glob("*.rows"):
+        with suppress(FileNotFoundError):
+            kept.append((path.stat(), path))
     total = sum(stat.st_size for stat, _ in kept)
     for stat, path in sorted(kept, key=lambda one: one[0].st_mtime_ns):
-        if total > limit and path.name.split("-")[0] not in needed:
+        if total > limit and path not in needed:
             path.unlink(missing_ok=True)
             path.with_suffix(".sums").unlink(missing_ok=True)
             total -= stat.st_size

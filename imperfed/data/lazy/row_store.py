@@ -24,7 +24,7 @@ class RowStore:
     """
 
     def __init__(self, path: Path, ends: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        rows = int(ends[-1])
+        self.path, rows = path, int(ends[-1])
         self.starts, self.ends = torch.cat([ends.new_zeros(1), ends[:-1]]), ends
         self.rows = _mapped(path, rows * torch.Size(shape).numel(), dtype).view(rows, *shape)
         self.sums = _mapped(path.with_suffix(".sums"), len(ends), torch.int64)

@@ -18,6 +18,7 @@ from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Positive
 from imperfed.data.dataset import Dataset
+from imperfed.data.files.site_names import name_trouble
 from imperfed.data.oracle import Oracle
 from imperfed.data.partitions.base import Partition
 
@@ -68,6 +69,12 @@ class LabelPartition(Partition):
         order = label.argsort(stable=True)
         at, label = example[order], label[order]
         held, sizes = label.unique_consecutive(return_counts=True)
+        for name in (dataset.classes[c] for c in held.tolist()):
+            if trouble := name_trouble(name):
+                raise DataError(
+                    f"{dataset.name}: with partition = label sites are called like classes, and there is {trouble}; "
+                    "rename the class"
+                )
         federation = Federation(
             name=dataset.name,
             x=dataset.x[examples.train],

@@ -127,6 +127,7 @@ class ProcessPool:
             worker.process.join(timeout=5)
             if worker.process.is_alive():
                 worker.process.kill()
+                worker.process.join()
 
 
 def _work(context: Any, pipe: Connection, parents_end: Connection, cores: set[int]) -> None:

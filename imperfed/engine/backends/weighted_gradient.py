@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
-from imperfed.core.network import Net
+from imperfed.core.network import Net, Network
 from imperfed.core.objective import Objective
 from imperfed.engine.local_training import SiteData
 from imperfed.engine.site import RunSpec
@@ -32,7 +31,7 @@ class EachExampleOnce:
     """The example of each row of the batch."""
 
     @property
-    def module(self) -> Any:
+    def module(self) -> Network:
         """The network's module."""
         return self.net.module
 

@@ -15,7 +15,6 @@ from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
 from imperfed.data.bins import with_bins
 from imperfed.data.federate import FederatedData
-from imperfed.evaluation.evaluator import annotators
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import Config
 from imperfed.experiments.run_parts import network_for
@@ -37,8 +36,8 @@ PASSES: dict[str, Any] = {"local.epochs": 2, "local.min_steps": 20, "local.max_s
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One combination to try."""
+class Combination:
+    """A method with its model, its settings and its recipe, which a search may try."""
 
     method: str
     model: str
@@ -54,9 +53,9 @@ class Candidate:
         return keeps_everything(self.config.method)
 
 
-def candidates(request: AutoRequest, data: FederatedData) -> list[Candidate]:
+def combinations_to_try(request: AutoRequest, data: FederatedData) -> list[Combination]:
     """Return everything to try, what matters most first: any beginning of the list has all methods or most of them."""
-    federation, found = data.federation, dict[str, Candidate]()
+    federation, found = data.federation, dict[str, Combination]()
     wanted = _models(request, data)
     ways = list(_methods(type(federation.labels)))
     if not ways:
@@ -67,31 +66,35 @@ def candidates(request: AutoRequest, data: FederatedData) -> list[Candidate]:
             recipes = _recipes(method)
             if number < len(recipes):
                 settings = (PASSES if number else {}) | {"model.name": model} | recipes[number] | own
-                one = Candidate(method, model, recipes[number] | own, request.base, number)
+                one = Combination(method, model, recipes[number] | own, request.base, number)
                 _add(found, request, data, one, settings)
     return list(found.values())
 
 
 def _add(
-    found: dict[str, Candidate], request: AutoRequest, data: FederatedData, one: Candidate, settings: Mapping[str, Any]
+    found: dict[str, Combination],
+    request: AutoRequest,
+    data: FederatedData,
+    one: Combination,
+    settings: Mapping[str, Any],
 ) -> None:
-    """Add a candidate unless it repeats another one or shares nothing between sites though it should."""
+    """Add a combination unless it repeats another one or shares nothing between sites though it should."""
     fixed = request.fixed
     free = {name: value for name, value in settings.items() if name not in fixed}
     if any(name in fixed for name in ("local.steps", "local.epochs")):  # the user says how long a site trains
         free = {name: value for name, value in free.items() if name not in PASSES}
     config = request.config(one.method, free)
     chosen = {name: value for name, value in one.settings.items() if name in free}
-    candidate = Candidate(one.method, config.model.name, chosen, config, one.recipe)
+    combination = Combination(one.method, config.model.name, chosen, config, one.recipe)
     if missing_somewhere(data.federation) and config.method.is_personal("head.weight"):
         return  # a head of its own knows nothing of classes that its site never annotates, and no row there shows it
-    if candidate.alone or _shares(config, data):
-        found.setdefault(config.toml(), candidate)
+    if combination.alone or _shares(config, data):
+        found.setdefault(config.toml(), combination)
 
 
 def missing_somewhere(federation: Federation) -> bool:
     """Return whether some site annotates fewer classes than all sites together."""
-    marks = annotators(federation)
+    marks = federation.annotated_by_site()
     return marks is not None and bool((marks != marks.any(0)).any())
 
 

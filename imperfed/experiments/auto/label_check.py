@@ -57,9 +57,7 @@ def check_labels(request: AutoRequest, data: FederatedData) -> CheckedLabels:
     best = max(tried, key=lambda one: one.check.predicted)
     if best.check.corrected >= FEWEST * best.check.labels:
         return best
-    return CheckedLabels(
-        request, at_sites, LabelCheck(words=f"next to none is wrong, or not clearly: {best.check.words}")
-    )
+    return CheckedLabels(request, at_sites, LabelCheck(words=f"few or none are clearly wrong ({best.check.words})"))
 
 
 def left_as_given(request: AutoRequest, federation: Federation) -> str:

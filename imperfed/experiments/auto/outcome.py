@@ -19,7 +19,7 @@ from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.alone_search import cross_fitted, own_model, site_rows
 from imperfed.experiments.auto.reference import alone_predictors, as_given
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.search import Found
+from imperfed.experiments.auto.search import SearchOutcome
 from imperfed.experiments.auto.search_sites import SiteChoice
 from imperfed.experiments.auto.site_choice import mixed
 from imperfed.experiments.config import Config
@@ -34,9 +34,11 @@ TEST_ROWS, HELD_ROWS = "test rows", "rows held out"
 AS_GIVEN, CORRECTED = "with their labels as given", "with the corrected labels"
 
 
-def record_of(found: Found, request: AutoRequest, held: FederatedData, share: float, check: LabelCheck) -> AutoSummary:
+def record_of(
+    found: SearchOutcome, request: AutoRequest, held: FederatedData, share: float, check: LabelCheck
+) -> AutoSummary:
     """Return what a search found as it is written to `trials.json`; `share`: of rows held out."""
-    candidate, federation = found.candidate, held.federation
+    combination, federation = found.combination, held.federation
     trials = [
         TrialSummary(t.method, t.model, dict(t.settings), t.rounds, t.best_round, t.score, t.failure)
         for t in found.trials
@@ -44,11 +46,11 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
     held_out = federation.validation
     assert held_out is not None
     return AutoSummary(
-        method=candidate.method,
-        model=candidate.model,
-        settings=dict(candidate.settings),
+        method=combination.method,
+        model=combination.model,
+        settings=dict(combination.settings),
         rounds=found.rounds,
-        federated=not candidate.alone,
+        federated=not combination.alone,
         budget=request.budget,
         combinations=found.combinations,
         rungs=found.plan.rungs,
@@ -83,6 +85,8 @@ def gain_of(difference: Difference | None, name: str, rows: str, labels: str = "
 
 class AutoExperiment(Experiment):
     """The run of what a search has chosen, whose results are those of the mixtures."""
+
+    keeps_inputs = True  # labels are inferred by models that sites fit alone as well
 
     def __init__(self, config: Config, data: FederatedData, record: AutoSummary) -> None:
         super().__init__(config, data)

@@ -10,7 +10,8 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import hold_out
 from imperfed.data.sparse import width
 from imperfed.engine.backends.task_pool import cores, make_pool
-from imperfed.evaluation.evaluator import Evaluator, Scores
+from imperfed.engine.population import Scores
+from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.auto.alone_search import AloneContext, choose_alone, families, fit_sites, left_out
 from imperfed.experiments.auto.request import HELD_OUT
 from imperfed.experiments.config import Config

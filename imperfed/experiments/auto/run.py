@@ -20,11 +20,11 @@ from imperfed.data.partitions.base import RowPartition
 from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.experiments import starting
 from imperfed.experiments.auto.alone_search import AloneContext, fit_sites, own_model
-from imperfed.experiments.auto.combinations import Candidate, prepared
+from imperfed.experiments.auto.combinations import Combination, prepared
 from imperfed.experiments.auto.label_check import check_labels
 from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
-from imperfed.experiments.auto.search import Found, Search
+from imperfed.experiments.auto.search import Search, SearchOutcome
 from imperfed.experiments.auto.search_sites import SitesHere
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
@@ -177,8 +177,8 @@ def _search(folder: RunFolder, request: AutoRequest, watch: Watch, data: Federat
     held = prepared(request, held)
     watch.begin(replace(base, run=replace(base.run, method=AUTO)), held, 0)
 
-    def sites(candidates: Sequence[Candidate]) -> SitesHere:
-        return SitesHere(held, candidates, base)
+    def sites(combinations: Sequence[Combination]) -> SitesHere:
+        return SitesHere(held, combinations, base)
 
     found = search(folder, Search(request, held, sites, watch.search, watch.stop))
     record = record_of(found, request, held, share, checked.check)
@@ -190,10 +190,10 @@ def _search(folder: RunFolder, request: AutoRequest, watch: Watch, data: Federat
         for site, model in zip(record.sites, models, strict=True):
             temperatures = record.temperature, record.mixture_temperature
             save_mixture(folder, site.site, Mixture(model, site.weight, *temperatures))
-    keep_choice(folder, record, found.candidate.config)
+    keep_choice(folder, record, found.combination.config)
 
 
-def search(folder: RunFolder, searching: Search) -> Found:
+def search(folder: RunFolder, searching: Search) -> SearchOutcome:
     """Search; if that is interrupted, say how to begin again."""
     try:
         return searching.go()

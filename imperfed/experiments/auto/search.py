@@ -15,7 +15,7 @@ from imperfed.evaluation.paired import Difference
 from imperfed.evaluation.temperature import most_likely
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import families, left_out
-from imperfed.experiments.auto.combinations import Candidate, candidates
+from imperfed.experiments.auto.combinations import Combination, combinations_to_try
 from imperfed.experiments.auto.consensus import contradictory, leaves_open, weight_of
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
@@ -32,7 +32,7 @@ EMERGENCY = 4.0
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchOutcome:
     """The outcome of a search."""
 
     plan: SearchPlan
@@ -42,11 +42,14 @@ class Found:
     chosen: int
     """The number of the trial that is best on the rows held out."""
     rounds: int
+    """The round after which it was best: as many as the run that follows has."""
     sites: tuple[SiteChoice, ...]
+    """What each site predicts with: its own model, and the weight of the federated one."""
     alone_left_out: str
     """Why no models alone were fitted; empty if they were."""
     cut_short: bool
-    candidate: Candidate
+    combination: Combination
+    """What the chosen trial is a trial of."""
     temperature: float
     """What the logits of its models are divided by before they are mixed."""
     mixture_temperature: float
@@ -64,7 +67,7 @@ class Search:
     request: AutoRequest
     held: FederatedData
     """The data with rows held out; they may be elsewhere."""
-    make_sites: Callable[[Sequence[Candidate]], SearchSites]
+    make_sites: Callable[[Sequence[Combination]], SearchSites]
     progress: Callable[[str, float], None]
     """Shows what is being done, and the share of the work that is done."""
     stop: Callable[[], bool]
@@ -75,20 +78,20 @@ class Search:
     consensus: bool = False
     """Whether trials are judged by what all agree on."""
 
-    def go(self) -> Found:
+    def go(self) -> SearchOutcome:
         """Search, and return what was found."""
         base = self.request.base
         self.began = time.perf_counter()
-        self.candidates = candidates(self.request, self.held)
+        self.combinations = combinations_to_try(self.request, self.held)
         limit = base.rounds.rounds if "rounds.rounds" in self.request.fixed else RUNGS[-1]
-        self.plan = plan(self.candidates, self.held, self.request.budget, limit)
+        self.plan = plan(self.combinations, self.held, self.request.budget, limit)
         self.finished, self.work = 0.0, self.plan.seconds
-        self.sites = self.make_sites(self.candidates)
+        self.sites = self.make_sites(self.combinations)
         with closing(self.sites):
-            order = halve([one.recipe for one in self.candidates[: self.plan.trials]], self.plan.rungs, self.advance)
+            order = halve([one.recipe for one in self.combinations[: self.plan.trials]], self.plan.rungs, self.advance)
             if not order:
                 raise ImperfedError(f"auto: every trial failed; the first one: {next(iter(self.failed.values()))}")
-            return self.found(order[0])
+            return self.outcome(order[0])
 
     def advance(self, alive: Sequence[int], rounds: int, last: bool) -> Mapping[int, float]:
         """Train trials up to a round and return their scores."""
@@ -151,7 +154,7 @@ class Search:
         if self.stop():
             raise Interrupted("interrupted in the search")
 
-    def found(self, best: int) -> Found:
+    def outcome(self, best: int) -> SearchOutcome:
         """Return the outcome: the best trial, and for each site its own model and the weight of the mixture."""
         federation, progress = self.held.federation, self.done[best]
         scores = self.by_consensus(sorted(self.done)) if self.consensus else {}
@@ -165,16 +168,16 @@ class Search:
             family = common_option(self.sites.fit_alone(kinds, self.fitted))
             settled = self.sites.settle(common_option(self.sites.mix(family, heat)))
         calibrated = not federation.labels.uncalibrated
-        return Found(
+        return SearchOutcome(
             self.plan,
-            len(self.candidates),
-            tuple(trials.records(self.candidates, self.done, self.failed, scores)),
+            len(self.combinations),
+            tuple(trials.records(self.combinations, self.done, self.failed, scores)),
             best,
             progress.best or progress.round,
             tuple(settled.choices),
             reason,
             self.cut_short,
-            self.candidates[best],
+            self.combinations[best],
             heat,
             most_likely([sums.tolist() for sums in settled.sums]) if calibrated else 1.0,
             settled.difference,

@@ -21,7 +21,7 @@ from imperfed.engine.failures import Failure
 from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, OwnModels, fit_families, joined
-from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.combinations import Combination
 from imperfed.experiments.auto.consensus import agreement, resolved
 from imperfed.experiments.auto.site_choice import (
     WEIGHTS,
@@ -104,15 +104,15 @@ class SearchSites(Protocol):
 class SearchContext(AloneContext):
     """What the processes of a search see."""
 
-    candidates: Sequence[Candidate]
+    combinations: Sequence[Combination]
 
 
 def _apply(context: SearchContext, number: int, progress: Progress) -> list[Any]:
-    return [logits.numpy() for logits in trials.held_out_logits(context.candidates[number], context.held, progress)]
+    return [logits.numpy() for logits in trials.held_out_logits(context.combinations[number], context.held, progress)]
 
 
 def _advance(context: SearchContext, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
-    return trials.advance(context.candidates[number], context.held, progress, rounds, last)
+    return trials.advance(context.combinations[number], context.held, progress, rounds, last)
 
 
 @dataclass
@@ -120,7 +120,7 @@ class SitesHere:
     """All sites in this process, or in worker processes beside it."""
 
     held: FederatedData
-    candidates: Sequence[Candidate]
+    combinations: Sequence[Combination]
     base: Config
     applied: dict[int, list[Tensor]] = field(default_factory=dict)
     """What trials say about each site's rows held out, as probabilities."""
@@ -137,7 +137,7 @@ class SitesHere:
     def __post_init__(self) -> None:
         import sklearn.ensemble  # noqa: F401 (here, before the processes are forked, rather than in each of them)
 
-        context = SearchContext(self.held, self.base.run.seed, self.candidates)
+        context = SearchContext(self.held, self.base.run.seed, self.combinations)
         on_cpu = Hardware.of(self.base.run).device.type == "cpu"
         workers = self.base.rounds.workers or cores()
         self.pool: TaskPool = make_pool(context, workers) if on_cpu else InlinePool(context)
@@ -195,7 +195,7 @@ class SitesHere:
 
     def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
         with one_thread():
-            self.logits = trials.held_out_logits(self.candidates[number], self.held, progress)
+            self.logits = trials.held_out_logits(self.combinations[number], self.held, progress)
             pairs = zip(self._judges(), self.logits, strict=True)
             return [told_at_temperatures(labels, logits) for labels, logits in pairs]
 

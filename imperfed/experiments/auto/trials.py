@@ -17,7 +17,7 @@ from imperfed.engine.backends.task_pool import portable
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.no_tests import NoTests
-from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.combinations import Combination
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.run_parts import choose_objective, network_for
@@ -97,9 +97,9 @@ def restore(engine: Engine, progress: Progress) -> None:
     best.state = {name: torch.from_numpy(array) for name, array in progress.best_state.items()}
 
 
-def advance(candidate: Candidate, data: FederatedData, progress: Progress, rounds: int, last: bool) -> Progress:
+def advance(combination: Combination, data: FederatedData, progress: Progress, rounds: int, last: bool) -> Progress:
     """Train a trial up to this round, in the last rung until it gets no better."""
-    config = trial_config(candidate.config, rounds, PATIENCE if last else 0)
+    config = trial_config(combination.config, rounds, PATIENCE if last else 0)
     return train(make_engine(config, data), progress)
 
 
@@ -130,11 +130,11 @@ def _ignore(report: RoundReport) -> None:
     pass
 
 
-def held_out_logits(candidate: Candidate, data: FederatedData, progress: Progress) -> list[Tensor]:
+def held_out_logits(combination: Combination, data: FederatedData, progress: Progress) -> list[Tensor]:
     """Return the logits of every site's model of the best round for the rows that the site holds out."""
     held = data.federation.validation
     assert held is not None
-    engine = make_engine(trial_config(candidate.config, progress.round, 0), data)
+    engine = make_engine(trial_config(combination.config, progress.round, 0), data)
     try:
         restore(engine, progress)
         engine.return_to_best()
@@ -159,14 +159,14 @@ class TrialRecord:
 
 
 def records(
-    candidates: Sequence[Candidate],
+    combinations: Sequence[Combination],
     done: Mapping[int, Progress],
     failed: Mapping[int, str],
     scores: Mapping[int, float],
 ) -> Iterator[TrialRecord]:
     """Yield what is remembered of every trial, in the order of the list; `scores`: instead of the trials' own."""
     for number in sorted({*done, *failed}):
-        one, progress = candidates[number], done.get(number, Progress())
+        one, progress = combinations[number], done.get(number, Progress())
         score = scores.get(number, progress.score)
         yield TrialRecord(
             number,

@@ -20,7 +20,7 @@ from imperfed.alone.trained_network import NetworkAlone
 from imperfed.core.federation import Federation
 from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
-from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.combinations import Combination
 from imperfed.experiments.auto.halving import kept
 from imperfed.experiments.run_parts import network_for
 from imperfed.repairs.posterior import PosteriorRepair
@@ -49,17 +49,17 @@ class SearchPlan:
     """The work of all trials on one core, as estimated."""
 
 
-def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, rounds: int) -> SearchPlan:
+def plan(combinations: Sequence[Combination], data: FederatedData, budget: float, rounds: int) -> SearchPlan:
     """Return the longest list of trials, in order, that fits the budget in minutes; `rounds`: the most of a trial."""
-    per_round = [seconds_per_round(one, data) for one in candidates]
-    groups = [one.recipe for one in candidates]
+    per_round = [seconds_per_round(one, data) for one in combinations]
+    groups = [one.recipe for one in combinations]
     left = 60 * budget * CORES
     for fewest, rungs in preferences(tuple(sorted({min(r, rounds) for r in RUNGS}))):
-        for trials in range(min(MOST, len(candidates)), min(fewest, len(candidates)) - 1, -1):
+        for trials in range(min(MOST, len(combinations)), min(fewest, len(combinations)) - 1, -1):
             work = estimate(per_round[:trials], rungs, groups[:trials])
             if work <= left:
                 return SearchPlan(trials, rungs, work)
-    rungs, trials = (min(RUNGS[0], rounds),), min(FEWEST, len(candidates))
+    rungs, trials = (min(RUNGS[0], rounds),), min(FEWEST, len(combinations))
     return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs, groups[:trials]))
 
 
@@ -85,9 +85,9 @@ def estimate(per_round: Sequence[float], rungs: Sequence[int], groups: Sequence[
     return total
 
 
-def seconds_per_round(candidate: Candidate, data: FederatedData) -> float:
+def seconds_per_round(combination: Combination, data: FederatedData) -> float:
     """Return the work of one round at all sites."""
-    config, federation = candidate.config, data.federation
+    config, federation = combination.config, data.federation
     network = config.method.build(network_for(config, data))
     one_row = torch.zeros(1, *federation.x.shape[1:], dtype=federation.x.dtype)  # the rows may be elsewhere
     per_row = 3 * products(network, one_row) / PRODUCTS

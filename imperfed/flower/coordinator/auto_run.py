@@ -15,7 +15,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import MakeBackend
 from imperfed.evaluation.paired import combined
 from imperfed.evaluation.temperature import Temperature
-from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.combinations import Combination
 from imperfed.experiments.auto.outcome import TEST_ROWS, gain_of, record_of, temperature_of
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.run import TRIALS, keep_choice, read_choice, search
@@ -82,15 +82,15 @@ class AutoRun:
         checkpoint = SearchCheckpoint(folder.checkpoint.parent / "search")
         watch.begin(replace(base, run=replace(base.run, method=AUTO)), held, 0)
 
-        def make_sites(candidates: Sequence[Candidate]) -> SitesElsewhere:
-            return SitesElsewhere(sites, candidates, base, checkpoint)
+        def make_sites(combinations: Sequence[Combination]) -> SitesElsewhere:
+            return SitesElsewhere(sites, combinations, base, checkpoint)
 
         # Messages take time that is not work: how long a search takes is left to the sites.
         found = search(folder, Search(request, held, make_sites, watch.search, watch.stop, emergency=math.inf))
         record = record_of(found, request, held, base.split.validation, LabelCheck(words=NOT_REPAIRED))
         if not record.alone_left_out:
             SitesElsewhere(sites, (), base, checkpoint).keep(record.temperature, record.mixture_temperature)
-        keep_choice(folder, record, found.candidate.config)
+        keep_choice(folder, record, found.combination.config)
         checkpoint.forget()
 
     def binned(self, sites: GatheredSites, base: Config) -> GatheredSites:

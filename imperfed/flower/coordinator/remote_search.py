@@ -20,7 +20,7 @@ from imperfed.engine.population import Population, lowering
 from imperfed.engine.validate import REFUSED
 from imperfed.evaluation.paired import Difference, combined
 from imperfed.experiments.auto import trials
-from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.combinations import Combination
 from imperfed.experiments.auto.consensus import pairs
 from imperfed.experiments.auto.search_sites import Settled, SiteChoice, Tell
 from imperfed.experiments.auto.site_choice import WEIGHTS
@@ -48,7 +48,7 @@ class SitesElsewhere:
     """Real sites of a search."""
 
     sites: GatheredSites
-    candidates: Sequence[Candidate]
+    combinations: Sequence[Combination]
     base: Config
     """The settings before anything is chosen, with the share of rows that sites hold out."""
     checkpoint: SearchCheckpoint
@@ -90,7 +90,7 @@ class SitesElsewhere:
 
     def _engine(self, number: int, rounds: int, patience: int, alive: Sequence[int]) -> Engine:
         """Return the engine of a trial, whose sites answer by message."""
-        config = trials.trial_config(self._settings(self.candidates[number].config), rounds, patience)
+        config = trials.trial_config(self._settings(self.combinations[number].config), rounds, patience)
         told = self.sites.told(config, number, alive)
 
         def make_backend(population: Population, on_duty: int, workers: int) -> FlowerBackend:

@@ -136,6 +136,7 @@ def persist(make: Callable[[], SuperLink], once: Callable[[SuperLink], str], tel
             trouble = once(link)
         if not trouble:
             return
-        tell(f"{trouble}; starting again ({attempt} of {ATTEMPTS})")
-        time.sleep(PAUSE)
-    raise ImperfedError(f"the coordinator's processes failed {ATTEMPTS} times; see the logs in {link.home}")
+        if attempt < ATTEMPTS:
+            tell(f"{trouble}; starting again ({attempt} of {ATTEMPTS - 1})")
+            time.sleep(PAUSE)
+    raise ImperfedError(f"the coordinator's processes failed {ATTEMPTS} times ({trouble}); see the logs in {link.home}")

@@ -30,13 +30,13 @@ REASONS = (
     "{} is more probable",
     "{} is more probable, but not by enough",
     "{} is more probable, but this site is left alone",
-    "{} is more probable, but the features do not bear it out",
+    "{} is more probable, but the features do not support it",
 )
 
 
 @dataclass(frozen=True)
 class PosteriorRepair(Repair):
-    """Labels changed where their posterior says so, and the features bear it out, with or without clean rows."""
+    """Change labels where another one is clearly more probable and the features support it; trusted rows help."""
 
     name: ClassVar[str] = "posterior"
     labels: ClassVar[type[Labels]] = Exact
@@ -44,7 +44,7 @@ class PosteriorRepair(Repair):
     same_bits: ClassVar[bool] = True
     clean_rows: Literal["auto", "ignore"] = "auto"  # auto: use the server's clean rows where it has any
     features: str = "auto"  # phi: raw, hog, efficientnet-lite0, module:function
-    insist: bool = False  # also where the features do not bear it out
+    insist: bool = False  # also where the features do not support it
 
     def check(self, federation: Federation) -> None:
         """Refuse data that cannot be repaired, before anything is sent."""
@@ -78,7 +78,7 @@ class PosteriorRepair(Repair):
         return *begin, *again, *(LeadGate().exchanges() if clean else ()), support.claims()
 
     def send_findings(self, server: Tree, site: int) -> Tree:
-        """Return whether the features bear the site's noise out, and with clean rows the threshold that was chosen."""
+        """Return whether the features support the site's noise, and with clean rows the threshold that was chosen."""
         found = {"borne out": server["borne out"][site]}
         return found | ({"h": server["h"]} if "h" in server else {})
 
@@ -87,11 +87,11 @@ class PosteriorRepair(Repair):
         return verdict(server, sites, self.insist)
 
     def send_verdict(self, server: Tree, site: int) -> Tree:
-        """Return the figures of all sites together, their noise, and whether the features bear the site's out."""
+        """Return the figures of all sites together, their noise, and whether the features support the site's."""
         return own_verdict(server, site)
 
     def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
-        """Change the labels whose lead is above the threshold, Eqs. 24 and 26, where the features bear it out."""
+        """Change the labels whose lead is above the threshold, Eqs. 24 and 26, where the features support it."""
         Q, g = site.memory["Q"], site.labels.values
         noise = float((1 - Q.gather(1, g[:, None])).mean())
         h, believed = self.least_lead(site, noise), self.insist or bool(site.down["borne out"])

@@ -238,16 +238,16 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
     fine = (server["borne out"] | server["quiet"]).tolist()  # where next to no noise is claimed, nothing is to be said
     alone = tuple(name for name, kept in zip(sites, fine, strict=True) if not kept)
     seen = (
-        f"the features predict {per_cent['agreement']} of the labels and contradict {per_cent['contradicted']} where "
-        f"they are surest, and {per_cent['claimed']} are wrong by the estimate"
+        f"an estimated {per_cent['claimed']} of the labels are wrong; a model of the features predicts "
+        f"{per_cent['agreement']} of the labels, and contradicts {per_cent['contradicted']} where it is surest"
     )
     if figures.get("shown"):
-        seen = f"{seen}; the clean rows show that at least {per_cent['shown']} are"
+        seen = f"{seen}; the clean rows show that at least {per_cent['shown']} are wrong"
     overlap = figures["clear"] < CLEAR or figures["level"] < LEVEL
     if not alone:
-        said = "that bears it out" if overlap else "they tell the classes apart"
+        said = "this supports the estimate" if overlap else "the features tell the classes apart"
         return RepairVerdict((), figures, f"{seen}: {said}", J)
-    why = "the classes overlap in these features" if overlap else "they do not bear that out"
+    why = "the classes overlap in these features" if overlap else "the features do not support the estimate"
     where = "" if len(alone) == len(sites) else f" at {', '.join(alone[:NAMED])}"
     more = f" and {len(alone) - NAMED} more" if NAMED < len(alone) < len(sites) else ""
     stay = "" if insist else ", and labels there stay as they are" if where else ", and all labels stay as they are"

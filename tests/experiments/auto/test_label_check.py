@@ -57,7 +57,7 @@ def test_labels_that_are_right_stay_as_they_are() -> None:
     assert torch.equal(found.at_sites.federation.labels.values, truth)
     assert found.check.corrected == 0
     assert found.check.sentence() == ""
-    assert found.check.words.startswith("next to none is wrong")
+    assert found.check.words.startswith("few or none are clearly wrong (")
     assert found.request.base.repair is None
 
 
@@ -146,7 +146,7 @@ def test_the_sentence_names_the_labels_of_either_side() -> None:
     assert said.startswith(
         "Federating brought 20.0 points over the best that sites do alone with their labels as given"
     )
-    assert said.endswith("Before the search 40 of 100 labels (40 %) were corrected: they tell the classes apart.")
+    assert said.endswith("Before the search 40 of 100 labels (40 %) were corrected (they tell the classes apart).")
     alone = told("test rows", "with their labels as given", 0.0)
     assert "Sites do best alone" not in alone  # the labels were corrected by all sites together
     assert "Every site is given the model that it fits to its own rows, with the corrected labels." in alone

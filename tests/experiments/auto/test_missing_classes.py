@@ -14,7 +14,7 @@ from imperfed.core.labels import Annotated
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
-from imperfed.experiments.auto.combinations import candidates, missing_somewhere
+from imperfed.experiments.auto.combinations import combinations_to_try, missing_somewhere
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.results.mixture import Mixture
 from tests.experiments.auto.conftest import federation
@@ -22,7 +22,7 @@ from tests.experiments.auto.conftest import federation
 
 def methods(data: Federation) -> set[str]:
     whole = FederatedData(data, Oracle(None, (), ()), {}, Scale.none())
-    return {one.method.partition("+")[0] for one in candidates(AutoRequest({}, {}), whole)}
+    return {one.method.partition("+")[0] for one in combinations_to_try(AutoRequest({}, {}), whole)}
 
 
 def without(data: Federation, site: int, c: int) -> Federation:

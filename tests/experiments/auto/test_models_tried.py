@@ -10,7 +10,7 @@ from torch import Tensor
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
-from imperfed.experiments.auto.combinations import candidates, prepared
+from imperfed.experiments.auto.combinations import combinations_to_try, prepared
 from imperfed.experiments.auto.request import AutoRequest
 from tests.experiments.auto.conftest import federation
 
@@ -18,7 +18,7 @@ from tests.experiments.auto.conftest import federation
 def tried(x: Tensor, words: dict[str, str] | None = None) -> list[str]:
     data = FederatedData(replace(federation("exact"), x=x), Oracle(None, (), ()), {}, Scale.none())
     request = AutoRequest({}, words or {})
-    return list(dict.fromkeys(one.model for one in candidates(request, prepared(request, data))))
+    return list(dict.fromkeys(one.model for one in combinations_to_try(request, prepared(request, data))))
 
 
 def test_a_table_is_tried_with_bins_if_its_columns_are_standardised() -> None:

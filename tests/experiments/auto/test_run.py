@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import confusion_matrix
@@ -17,6 +18,7 @@ from imperfed.core.labels import Candidates
 from imperfed.experiments.auto import run as auto_run
 from imperfed.experiments.auto import work
 from imperfed.experiments.auto.request import AutoRequest
+from imperfed.experiments.ranks import start_ranks, stop_ranks
 from imperfed.experiments.run_data import load_data
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.auto_summary import AutoSummary, Gain, SiteMixture
@@ -58,6 +60,21 @@ def test_the_same_seed_leads_to_the_same_choice(tmp_path: Path):
     assert one.summary.auto == other.summary.auto
     x = torch.randn(4, 3)
     assert torch.equal(one.predict(x, site="s0"), other.predict(x, site="s0"))
+
+
+def test_what_was_chosen_is_run_over_ranks_and_infers_the_same_labels(tmp_path: Path) -> None:
+    alone = imperfed.run(data=federation("candidates"), out=tmp_path / "alone", **SMALL)
+    start_ranks(2)
+    try:
+        apart = imperfed.run(data=federation("candidates"), out=tmp_path / "ranks", **SMALL)
+    finally:
+        stop_ranks()
+    assert "2 ranks hold 1 + 1 sites" in (apart.folder / "log.txt").read_text()
+    assert apart.summary.auto is not None
+    assert any(site.alone and site.weight < 1 for site in apart.summary.auto.sites)  # needs the rows of all sites
+    ours, theirs = apart.labels(), alone.labels()
+    assert ours["suggested"] == theirs["suggested"]
+    np.testing.assert_allclose(ours["confidence"].to_numpy(), theirs["confidence"].to_numpy(), atol=1e-5)
 
 
 def test_a_site_predicts_with_its_mixture(tmp_path: Path):

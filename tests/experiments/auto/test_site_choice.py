@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from imperfed.core.labels import Annotated, Candidates, Exact, Positives
-from imperfed.evaluation.temperature import fit_temperature
+from imperfed.core.temperatures import likelihoods
+from imperfed.evaluation.temperature import most_likely
 from imperfed.experiments.auto.site_choice import common_option, mixture_table, own_option, sums_of
 
 
@@ -43,7 +44,7 @@ def test_a_mixture_beats_two_models_that_err_in_turn():
 def test_an_overconfident_network_is_cooled():
     labels = Exact(torch.tensor([0, 1, 1, 1]), 2)
     logits = torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0], [0.0, 9.0]])
-    assert fit_temperature([(logits, labels)]) > 4
+    assert most_likely([likelihoods(logits, labels)]) > 4
 
 
 def test_the_likelihood_of_every_kind():

@@ -11,7 +11,7 @@ from imperfed.data.held_out import hold_out
 from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
 from imperfed.experiments.auto import trials
-from imperfed.experiments.auto.combinations import candidates
+from imperfed.experiments.auto.combinations import combinations_to_try
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.trials import Progress
 from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
@@ -22,7 +22,7 @@ ASKED = AutoRequest({}, {"workers": 1, "device": "cpu", "model.name": "logistic"
 
 
 def test_a_trial_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
-    first, *_ = candidates(ASKED, DATA)
+    first, *_ = combinations_to_try(ASKED, DATA)
     whole = trials.advance(first, DATA, Progress(), 7, False)
     part, kept = trials.advance(first, DATA, Progress(), 3, False), SearchCheckpoint(tmp_path)
     kept.save(0, 3, part)
@@ -38,7 +38,7 @@ def test_a_trial_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_the_score_is_a_mean_of_rounds() -> None:
-    first, *_ = candidates(ASKED, DATA)
+    first, *_ = combinations_to_try(ASKED, DATA)
     one = trials.advance(first, DATA, Progress(), 4, False)
     means = [sum(one.recent[: n + 1]) / (n + 1) for n in range(4)]
     assert one.score == max(means)

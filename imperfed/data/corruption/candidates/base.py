@@ -48,11 +48,18 @@ class ClassSets(CandidateGenerator):
 
 
 def true_classes(dataset: Dataset) -> Index:
-    """Return the true class of every row, or raise an error if no sets can be generated from it."""
+    """Return the one true class of every row, or raise an error if no sets can be generated from it."""
     if dataset.y is None:
         raise DataError(f"{dataset.name}: no true classes to generate candidate sets from; use candidates = given")
+    return one_true_class(dataset, "candidate sets")
+
+
+def one_true_class(dataset: Dataset, what: str) -> Index:
+    """Return the one true class of every row; refuse data from which `what`, in words, cannot be generated."""
+    if dataset.y is None or dataset.y.ndim > 1:
+        raise DataError(f"{dataset.name}: {what} need one true class per row, which the data do not have")
     if len(dataset.classes) < 2:
-        raise DataError(f"{dataset.name}: candidate sets need at least two classes; the data have one")
+        raise DataError(f"{dataset.name}: {what} need at least two classes; the data have one")
     y: Index = dataset.y.numpy()
     return y
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from imperfed.core.errors import UsageError
-from imperfed.data.corruption.candidates.base import Floats, true_classes
+from imperfed.data.corruption.candidates.base import Floats, one_true_class
 from imperfed.data.corruption.candidates.clean_network import clean_logits
 from imperfed.data.corruption.noise.base import Mask, Noise
 from imperfed.data.dataset import Dataset
@@ -52,7 +52,7 @@ class InstanceNoise(Noise):
             )
 
     def opinions(self, dataset: Dataset, data_seed: int) -> Floats | None:
-        y, classes = true_classes(dataset), len(dataset.classes)
+        y, classes = one_true_class(dataset, "noisy labels"), len(dataset.classes)
         logits = torch.from_numpy(clean_logits(dataset.x, torch.from_numpy(y), classes, data_seed))
         s: Floats = logits.double().softmax(1).numpy()
         return s

@@ -19,9 +19,13 @@ from imperfed.engine.site import SiteRuntime
 TRIED = 3
 """Local steps of a trial."""
 FORESEEN = 1000
-"""Rounds whose sites on duty are looked at."""
+"""The most rounds whose sites on duty are looked at."""
+CELLS = 1 << 24
+"""The most numbers, sites times rounds, in which that is written down; of many sites, fewer rounds are looked at."""
 SWEEPS = 4
 """The most times that every site is looked at again."""
+ANY = -1
+"""In the place of a rank: no round that was looked at says which."""
 
 
 def deal(population: Population, on_duty: int, ranks: int) -> tuple[list[tuple[int, ...]], float]:
@@ -30,13 +34,14 @@ def deal(population: Population, on_duty: int, ranks: int) -> tuple[list[tuple[i
     Which sites are on duty together is known before the first round, from the seed. Site 0 is always at rank 0, where
     the server finds the personal weights that it trains with on rows of its own.
     """
-    costs, K = site_costs(population), len(population.sizes)
-    everybody = on_duty >= K
-    rounds = range(1 if everybody else min(population.spec.rounds, FORESEEN))
-    duty = torch.zeros(len(rounds), K, dtype=torch.float64)
-    for t in rounds:
-        duty[t, list(on_duty_in(population.spec.seed, t, K, on_duty))] = 1
-    homes, load = balanced(duty * torch.tensor(costs, dtype=torch.float64), ranks)
+    costs, K, spec = site_costs(population), len(population.sizes), population.spec
+    rounds = 1 if on_duty >= K else min(spec.rounds, FORESEEN, max(1, CELLS // K))
+    work = torch.zeros(rounds, K, dtype=torch.float64)
+    for t in range(rounds):
+        at = list(on_duty_in(spec.seed, t, K, on_duty))
+        work[t, at] = torch.tensor(costs, dtype=torch.float64)[at]
+    homes, load = balanced(work, ranks)
+    place_the_rest(homes, costs, ranks)
     homes = [(home - homes[0]) % ranks for home in homes]
     sites = [tuple(k for k, home in enumerate(homes) if home == rank) for rank in range(ranks)]
     return sites, float(load.max(1).values.sum() / load.mean(1).sum())
@@ -46,25 +51,38 @@ def balanced(work: Tensor, ranks: int) -> tuple[list[int], Tensor]:
     """Return a rank for every site, so that in each round the ranks have about equally much to do; and who has what.
 
     `work`: what each site costs in each round, [T, K]. The sum of squares over rounds and ranks is made small, first
-    by placing one site after the other, the most expensive first, then by moving single sites while that helps.
+    by placing one site after the other, the most expensive first, then by moving single sites while that helps. A site
+    without work in any of the rounds gets `ANY`.
     """
     T, K = work.shape
-    load, homes = torch.zeros(T, ranks, dtype=work.dtype), [0] * K
-    order = work.sum(0).argsort(descending=True, stable=True).tolist()
+    load, homes, total = torch.zeros(T, ranks, dtype=work.dtype), [ANY] * K, work.sum(0)
+    order = [k for k in total.argsort(descending=True, stable=True).tolist() if total[k] > 0]
     for k in order:
         homes[k] = int((work[:, k] @ load).argmin())
         load[:, homes[k]] += work[:, k]
     for _ in range(SWEEPS):
         moved = False
+        least = 1e-9 * float(load.square().sum())
         for k in order:
             gains = _moving(work, load, k, homes[k])
-            if (best := int(gains.argmin())) != homes[k] and gains[best] < -1e-9 * load.square().sum():
+            if (best := int(gains.argmin())) != homes[k] and gains[best] < -least:
                 load[:, homes[k]] -= work[:, k]
                 load[:, best] += work[:, k]
                 homes[k], moved = best, True
         if not moved:
             break
     return homes, load
+
+
+def place_the_rest(homes: list[int], costs: list[float], ranks: int) -> None:
+    """Give each site that has no rank yet to the rank whose sites cost least together, the most expensive first."""
+    held = [0.0] * ranks
+    for home, cost in zip(homes, costs, strict=True):
+        if home != ANY:
+            held[home] += cost
+    for k in sorted((k for k, home in enumerate(homes) if home == ANY), key=lambda k: -costs[k]):
+        homes[k] = held.index(min(held))
+        held[homes[k]] += costs[k]
 
 
 def _moving(work: Tensor, load: Tensor, k: int, home: int) -> Tensor:
@@ -76,15 +94,23 @@ def _moving(work: Tensor, load: Tensor, k: int, home: int) -> Tensor:
 
 
 def site_costs(population: Population) -> list[float]:
-    """Return what each site's local steps cost: measured at the smallest and the largest site, in between by rows."""
-    local, sizes = population.spec.local, population.sizes
-    steps = [float(local.steps_of(n)) for n in sizes]
-    small, large = min(sizes), max(sizes)
-    if small == large or not isinstance(population.spec.exchange(0, -1), Train):
-        return steps if small == large else [float(n) for n in sizes]
-    ends = [_seconds_per_step(population, sizes.index(n)) for n in (large, small)]
+    """Return what each site's local steps cost: their number, if all steps have equally many rows.
+
+    Otherwise a step is measured where it has the fewest and the most rows, and in between it costs accordingly. Nothing
+    is measured that need not be: another dealing changes the last bits of a result.
+    """
+    spec, sizes = population.spec, population.sizes
+    if not isinstance(spec.exchange(0, -1), Train):
+        return [float(n) for n in sizes]
+    steps = [float(spec.local.steps_of(n)) for n in sizes]
+    of_all = "prepare" in spec.algorithm.overridden  # which may pass over all rows of the site
+    rows = sizes if of_all else [min(n, spec.local.batch) for n in sizes]
+    small, large = min(rows), max(rows)
+    if small == large:
+        return steps
+    ends = [_seconds_per_step(population, rows.index(n)) for n in (large, small)]
     slope = (ends[0] - ends[1]) / (large - small)
-    return [s * max(ends[1] + slope * (n - small), 1e-9) for s, n in zip(steps, sizes, strict=True)]
+    return [s * max(ends[1] + slope * (n - small), 1e-9) for s, n in zip(steps, rows, strict=True)]
 
 
 def _seconds_per_step(population: Population, k: int) -> float:

@@ -34,8 +34,11 @@ from imperfed.engine.site import OPENING
 from imperfed.engine.state import State, nbytes
 
 MB = 1e6
-SMALL = 1 << 16
-"""The most bytes of the server's memory that are sent with the next command rather than by themselves."""
+SMALL = 1 << 18
+"""The most bytes of the server's memory that are sent with the next command, to one rank after the other.
+
+More are broadcast, which to a process that waits is a second interruption.
+"""
 NUMBERS = count()
 """Numbers for backends: a process may have several at the same time."""
 
@@ -82,6 +85,7 @@ class DistributedBackend(SequentialBackend):
             self.group.tell(Begin(self.number, part, self.on_duty, self.workers, self.place), rank)
             self.group.flush()
         self.part = HeldSites.cut(population, self.shares_of[0], common=True)
+        self._hear_all()
         population.federation = population.federation.without_inputs()
         sites = " + ".join(str(len(sites)) for sites in dealt)
         self.notes.append(f"{self.group.size} ranks hold {sites} sites")
@@ -117,13 +121,18 @@ class DistributedBackend(SequentialBackend):
             results.append(getattr(self.holder, method)(*arguments))
         except Exception as own:  # told when the other ranks are done, so that all wait for the next command
             error = own
+        return results + self._hear_all(error)
+
+    def _hear_all(self, error: Exception | None = None) -> list[Any]:
+        """Return what each of the other ranks says; then raise the error of rank 0, if there is one, or of another."""
+        told = []
         for rank in range(1, self.group.size):
-            results.append(self.group.hear(rank))
-            if isinstance(results[-1], Trouble):
-                error = error or ImperfedError(f"rank {rank}: {results[-1].reason}")
+            told.append(self.group.hear(rank))
+            if isinstance(told[-1], Trouble):
+                error = error or ImperfedError(f"rank {rank}: {told[-1].reason}")
         if error is not None:
             raise error
-        return results
+        return told
 
     def _inform(self) -> None:
         """Let the ranks know what has changed in the server's memory, and at first what their sites remember."""
@@ -204,8 +213,7 @@ class DistributedBackend(SequentialBackend):
         by_rank = self._call("sum_gradients", round, number, tuple(sites), weights)
         total = torch.stack([g.double().to(weights.device) for g, _ in by_rank]).sum(0).to(by_rank[0][0].dtype)
         self._count("sums", nbytes({"g": total}))
-        own = [[k for k in sites if k in share.sites] for share in self.shares_of]
-        pairs = zip(own, by_rank, strict=True)
+        pairs = zip((share.among(sites) for share in self.shares_of), by_rank, strict=True)
         losses = {k: loss for mine, (_, told) in pairs for k, loss in zip(mine, told.tolist(), strict=True)}
         return total, torch.tensor([losses[k] for k in sites])
 
@@ -250,7 +258,8 @@ class DistributedBackend(SequentialBackend):
                 self.holder.remember(tree)
             else:
                 self.group.tell(Call(self.number, "remember", (tree,)), rank)
-                self.group.hear(rank)
+                self.group.flush()
+        self._hear_all()
 
     def close(self) -> None:
         """Let every rank forget its sites."""

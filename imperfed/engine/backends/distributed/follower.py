@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.group import RankGroup
 from imperfed.engine.backends.distributed.held import HeldSites
@@ -38,7 +40,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Begin(Command):
-    """Hold these sites from now on."""
+    """Hold these sites from now on, and answer when they are ready."""
 
     part: HeldSites
     on_duty: int
@@ -106,10 +108,12 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
     """Carry out one command."""
     match command:
         case Begin(number, part, on_duty, workers, place):
-            held = part.population(place.device())
-            holders[number] = SiteHolder(held, place.make_backend(held, on_duty, workers))
+            made = attempted(lambda: holder_of(part, on_duty, workers, place))
+            if isinstance(made, SiteHolder):
+                holders[number], made = made, None
+            group.answer(made)
         case Call(number, method, arguments):
-            group.answer(attempted(holders[number], method, arguments))
+            group.answer(attempted(getattr(holders[number], method), *arguments))
         case Sum(number, arguments):
             group.add_up(holders[number].partial_sum(*arguments))
         case Sync(number, names, numbers):
@@ -120,13 +124,22 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
                 else:
                     servers[g][name].copy_(new)
         case Drop(number):
-            holders.pop(number).close()
+            if number in holders:  # not so where it could not begin
+                holders.pop(number).close()
 
 
-def attempted(holder: SiteHolder, method: str, arguments: tuple[Any, ...]) -> Any:
-    """Return what a method returns, or what went wrong: rank 0 then ends the run."""
+def holder_of(part: HeldSites, on_duty: int, workers: int, place: RankDevice) -> SiteHolder:
+    """Return what answers for the sites of a rank other than 0."""
+    held = part.population(place.device())
+    return SiteHolder(held, place.make_backend(held, on_duty, workers))
+
+
+def attempted(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, or what went wrong: rank 0 then ends the run."""
     try:
-        return getattr(holder, method)(*arguments)
+        return work(*arguments)
+    except UsageError as error:
+        return Trouble(str(error))
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Trouble(f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,13 +52,13 @@ class RankGroup:
         if not dist.is_initialized():
             backends = "cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo"
             dist.init_process_group(backends, timeout=LONGEST_WAIT, store=store, rank=rank, world_size=size)
-        group = cls(dist.get_rank(), dist.get_world_size())
-        if group.rank == 0:
-            signal.signal(signal.SIGTERM, group._note_end)
-        return group
+        return cls(dist.get_rank(), dist.get_world_size())
 
-    def _note_end(self, number: int, frame: FrameType | None) -> None:
-        """Note that this process was told to end: it does so, with a message, when it next turns to another rank."""
+    def note_end(self, number: int, frame: FrameType | None) -> None:
+        """Note, as a handler of SIGTERM, that this process was told to end.
+
+        It does so, with a message, when it next turns to another rank.
+        """
         self.told_to_end = True
 
     # -- words: any objects that can be pickled --------------------------------------------------------------------

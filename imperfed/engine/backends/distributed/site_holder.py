@@ -44,16 +44,12 @@ class SiteHolder:
         assert self.population.share is not None
         return self.population.share
 
-    def own(self, sites: Sequence[int]) -> tuple[int, ...]:
-        """Return those of some sites that this rank holds, in the same order."""
-        return tuple(k for k in sites if k in self.share.sites)
-
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Answered | Failure]:
         """Let the sites answer; the answers stay here."""
         if self.answered != (round, number):
             self.answered, self.answers = (round, number), {}
         results: dict[int, Answered | Failure] = {}
-        for k, reply in self.backend.ask(round, number, own).items() if (own := self.own(sites)) else ():
+        for k, reply in self.backend.ask(round, number, own).items() if (own := self.share.among(sites)) else ():
             if isinstance(reply, Failure):
                 results[k] = reply
             else:
@@ -77,24 +73,25 @@ class SiteHolder:
 
     def rows(self, name: str, sites: Sequence[int]) -> dict[int, Tensor]:
         """Return single answers of this rank's sites under a name."""
-        return {k: self.answers[k][name] for k in self.own(sites)}
+        return {k: self.answers[k][name] for k in self.share.among(sites)}
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weighted sum of the gradients of this rank's sites, and their losses."""
-        own = self.own(sites)
+        own = self.share.among(sites)
         if not own:
             server = self.population.state.server
             return torch.zeros_like(server["w"]), torch.zeros(0)
-        at = [sites.index(k) for k in own]
-        return self.backend.sum_gradients(round, number, own, weights[at])
+        at = {k: row for row, k in enumerate(sites)}
+        return self.backend.sum_gradients(round, number, own, weights[[at[k] for k in own]])
 
     def evaluate(self, sites: Sequence[int]) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of this rank's sites, and of the global model where the common test rows are."""
-        return self.backend.evaluate(False, [k for k in sites if k in self.share.tested])
+        tested = frozenset(self.share.tested)
+        return self.backend.evaluate(False, [k for k in sites if k in tested])
 
     def validate(self, sites: Sequence[int]) -> dict[int, Validity]:
         """Return how far the models of this rank's sites agree with the rows that they hold out."""
-        return self.backend.validate(self.own(sites))
+        return self.backend.validate(self.share.among(sites))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of this rank's rows."""
