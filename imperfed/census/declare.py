@@ -10,7 +10,7 @@ import numpy as np
 from imperfed.census.columns import Column, merged
 from imperfed.census.folder_layout import MemoryLayout
 from imperfed.census.guess import guess_array, guess_rest
-from imperfed.census.label_roles import guess_one_column, guess_one_column_per_class
+from imperfed.census.label_roles import BY_NAME, guess_one_column, guess_one_column_per_class
 from imperfed.census.profiles import profile
 from imperfed.census.roles import Look, guess_image
 from imperfed.core.errors import UsageError
@@ -86,7 +86,7 @@ def _one_column(look: Look, column: Column, stated: Entries, site: str) -> Entri
     if column.yes_no_or_blank and not {"kind", "classes", "separator"} & stated.keys():
         rest = {key: value for key, value in stated.items() if key != "column"}
         return {**non_defaults(guess_one_column_per_class(look, [column])), **rest}
-    guessed = non_defaults(guess_one_column(look, column, site, by_name=True))
+    guessed = non_defaults(guess_one_column(look, column, site, BY_NAME))
     if "separator" in stated:
         names = {item.strip() for value in column.values or () for item in value.split(stated["separator"])}
         guessed |= {"kind": "candidates", "classes": sorted(names - {""})}

@@ -26,7 +26,7 @@ from imperfed.census.roles import (
     guess_site,
     leave_out,
 )
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
 from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import Problems
@@ -53,8 +53,8 @@ class Guess:
         return head + self.declaration.toml()
 
 
-def guess(path: Path) -> Guess:
-    """Guess the federation.toml of these files."""
+def guess(path: Path, label: str = "", site: str = "") -> Guess:
+    """Guess the federation.toml of these files; `label`, `site`: columns that are known already."""
     layout = find_layout(path)
     sites = {name: layout.place(path) for name, path in layout.named().items()}
     besides: dict[str, Any] = dict(layout.besides)
@@ -71,11 +71,13 @@ def guess(path: Path) -> Guess:
         why = f"sites: {layout.sites}: " + (
             "one file for all sites" if "*" not in layout.sites else f"{len(layout.files)} files"
         )
-        return _table(about, layout, why)
+        return _table(about, layout, why, label, site)
+    if label or site:
+        raise UsageError(f"{layout.folder}: only tables have columns; leave --label and --site out")
     return Guess(replace(about, inputs=inputs, labels=labels), (why, *_besides(layout), *whys))
 
 
-def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
+def _table(about: Declaration, layout: FolderLayout, why: str, label: str, where: str) -> Guess:
     """Guess the role of every column, beginning with those that are easiest to recognise."""
     problems, texts = Problems(), dict[Source, UndeclaredText]()
     files = profile(layout.files, problems, texts)
@@ -85,9 +87,11 @@ def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
         raise DataError(
             f"{about.folder}: the files at {layout.sites} have no column in common; a federation needs some"
         )
-    site = guess_site(look) if "*" not in layout.sites else ""
+    site = guess_site(look, where) if "*" not in layout.sites else ""
+    if where and not site:
+        raise UsageError(f"{layout.folder}: every site has a file of its own ({layout.sites}); leave --site out")
     image = guess_image(look)
-    labels = guess_labels(look, site)
+    labels = guess_labels(look, site, label)
     return replace(guess_rest(replace(about, site_column=site, labels=labels), look, image), files=texts)
 
 

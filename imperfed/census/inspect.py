@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.census.advice import Advice, Step, advise, first_steps
+from imperfed.census.class_names import name_warnings
 from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
 from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
@@ -21,7 +22,7 @@ from imperfed.census.rows_to_test import few_rows_warnings, sites_too_small_to_t
 from imperfed.census.value_warnings import value_warnings
 from imperfed.census.warnings import id_warnings, warnings
 from imperfed.cli.screen import printed
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels.counts import one_class_each
 from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
@@ -78,9 +79,14 @@ class Inspection:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def inspect(path: Path) -> Inspection:
-    """Read the files, and write a guessed federation.toml if there is none and the files can be read with it."""
-    declaration, guessed = declaration_of(path)
+def inspect(path: Path, label: str = "", site: str = "") -> Inspection:
+    """Read the files, and write a guessed federation.toml if there is none and the files can be read with it.
+
+    `label`, `site`: the columns of the label and of the site, where their names do not say so.
+    """
+    declaration, guessed = declaration_of(path, label, site)
+    if (label or site) and guessed is None:
+        raise UsageError(f"{declaration.file} says what the columns mean; change it, or remove it for another guess")
     reading = read_checked(declaration, guessed)
     if guessed is None:
         return _inspected(reading, ())
@@ -91,7 +97,7 @@ def inspect(path: Path) -> Inspection:
     return _inspected(reading, guessed.why)
 
 
-def declaration_of(path: Path) -> tuple[Declaration, Guess | None]:
+def declaration_of(path: Path, label: str = "", site: str = "") -> tuple[Declaration, Guess | None]:
     """Return the declaration of files and, if there is no federation.toml, the guess that it was made from."""
     path = path.expanduser()
     if not path.exists():
@@ -99,7 +105,7 @@ def declaration_of(path: Path) -> tuple[Declaration, Guess | None]:
     folder = path if path.is_dir() else path.parent
     if path.name == FILE or (folder / FILE).exists():
         return read_declaration(path if path.name == FILE else folder), None
-    guessed = guess(path)
+    guessed = guess(path, label, site)
     return _parsed(guessed), guessed
 
 
@@ -161,6 +167,7 @@ def inspected(reading: Reading, guessed: tuple[str, ...], write: Callable[[Step]
         ids,
         (
             *warnings(census, measured),
+            *name_warnings(census),
             *few_rows_warnings(untestable),
             *id_warnings(census, declaration.id, ids),
             *value_warnings(values),

@@ -15,10 +15,16 @@ from imperfed.data.files.problems import Problems, listed
 from imperfed.data.files.reading import places
 
 IN_DOUBT = -1.0
+BY_NAME = "by its name"
 
 
-def guess_labels(look: Look, site: str) -> LabelColumns:
-    """Guess the columns of the labels, and their kind."""
+def guess_labels(look: Look, site: str, known: str = "") -> LabelColumns:
+    """Guess the columns of the labels, and their kind; `known`: the only column, if the caller names it."""
+    if known:
+        column = look.known(known)
+        if column.yes_no_or_blank:
+            return guess_one_column_per_class(look, [column])
+        return guess_one_column(look, column, site, "as you say")
     by_name = [c for c in look.named(LABELS) if c.lists or c.few]
     if not by_name and (numbers := [c for c in look.named(LABELS) if c.measured and c.name.lower() != "y"]):
         _refuse_measurements(look, numbers[0])
@@ -32,12 +38,12 @@ def guess_labels(look: Look, site: str) -> LabelColumns:
     if by_name and by_name[0].yes_no_or_blank:
         return guess_one_column_per_class(look, by_name[:1])
     if by_name or (not gaps and (sets or last)):
-        return guess_one_column(look, (by_name or sets or last)[0], site, bool(by_name))
+        return guess_one_column(look, (by_name or sets or last)[0], site, BY_NAME if by_name else "")
     if gaps or len(marked) > 1:
         return guess_one_column_per_class(look, _in_doubt(look, marked, [*gaps, *lacking]))
     raise DataError(
-        f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
-        "write federation.toml with [labels]"
+        f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Say which one it is: "
+        f"imperfed inspect {look.layout.folder} --label COLUMN"
         + "".join(f"\n  {sentence}" for sentence in absent(look.layout, look.files, look.scattered))
     )
 
@@ -90,11 +96,14 @@ def _ending(look: Look, known: Collection[str]) -> Column | None:
     return next((c for c in look.columns.values() if ends == {c.name}), None)
 
 
-def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
-    """Guess the kind and the classes of labels in one column, and the column of their truth."""
+def guess_one_column(look: Look, column: Column, site: str, why: str) -> LabelColumns:
+    """Guess the kind and the classes of labels in one column, and the column of their truth.
+
+    `why`: why it is this column; empty if its values say so.
+    """
     _refuse_measurements(look, column)
     name, mark, classes = column.name, column.separator(), column.names()
-    how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
+    how = why or ("cells hold sets" if mark or column.lists else "the last column, few values")
     if (mark or column.lists) and _tested_on_several(look, name, mark):
         look.take(name, f"labels: all classes present in {name} ({how}), {len(classes)} classes")
         look.why.append("positives, not candidates: test rows, whose labels are taken as true, name several classes")

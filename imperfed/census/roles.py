@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from imperfed.census.columns import Column
 from imperfed.census.flaws import first_blank, repeated
 from imperfed.census.folder_layout import TABLES, WORKBOOKS, FolderLayout
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import LabelColumns, SensitiveColumn
-from imperfed.data.files.problems import listed
+from imperfed.data.files.problems import listed, nearest
 from imperfed.report.words import many
 
 TRUTH = {"true", "truth"}
@@ -64,6 +64,13 @@ class Look:
         self.why.append(sentence)
         return self.columns.pop(name)
 
+    def known(self, name: str) -> Column:
+        """Return the column that the caller names."""
+        if name not in self.columns:
+            where = "not at all sites" if name in self.scattered else nearest(name, self.columns)
+            raise UsageError(f"{self.layout.files[0]}: no column {name!r} to be used for that; {where}")
+        return self.columns[name]
+
     def named(self, words: Sequence[str]) -> list[Column]:
         """Return the columns with one of these words in their name, in the order of the words."""
         matches = (c for word in words for c in self.columns.values() if word in words_of(c.name))
@@ -85,8 +92,12 @@ def is_called_truth(column: Column) -> bool:
     return not TRUTH.isdisjoint(words_of(column.name))
 
 
-def guess_site(look: Look) -> str:
-    """Guess the column that names the site of a row, in one file for all sites."""
+def guess_site(look: Look, known: str = "") -> str:
+    """Guess the column that names the site of a row, in one file for all sites, unless it is known."""
+    if known:
+        column = look.known(known)
+        look.take(known, f"site_column: {known}, as you say; {len(column.values or ())} sites")
+        return known
     columns = sorted((c for c in look.named(SITES) if c.values and not c.unique), key=lambda c: bool(c.blanks))
     if columns and columns[0].blanks:
         row = first_blank(look.layout.files[0], columns[0].name)
@@ -97,7 +108,7 @@ def guess_site(look: Look) -> str:
     if not columns:
         raise DataError(
             f"{look.layout.files[0]}: one file for all sites needs a column that names the site, and none is called "
-            f"{', '.join(SITES[:4])} or similar; rename it, or write federation.toml with site_column = ..."
+            f"{', '.join(SITES[:4])} or similar; say which: imperfed inspect {look.layout.files[0]} --site COLUMN"
             f"{_other_formats(look.layout)}"
         )
     name = columns[0].name

@@ -39,6 +39,8 @@ def example(
 
 def inspect(
     path: Annotated[Path, typer.Argument(help="A folder of files, one file, or a federation.toml.")],
+    label: Annotated[str, typer.Option(help="The column of the labels, if its name does not say so.")] = "",
+    site: Annotated[str, typer.Option(help="In one file for all sites: the column of the site.")] = "",
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Picture file; default: census.png beside federation.toml.")
     ] = None,
@@ -48,7 +50,7 @@ def inspect(
     from imperfed.census.inspect import document, inspect
     from imperfed.census.pictures import draw_all, paths
 
-    inspection = inspect(path)
+    inspection = inspect(path, label, site)
     place, failed = picture or inspection.declaration.folder / "census.png", None
     try:
         drawn = draw_all(inspection, place)

@@ -35,6 +35,11 @@ def why_blank(summary: Summary) -> Iterator[str]:
 
 
 def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
-    """Return the figures over the classes that a site annotates and over those it never does, where there are any."""
+    """Return the figures over the classes that a site annotates and over those it never does, where there are any.
+
+    Without the second, the first are the leading figures themselves, and are not shown twice.
+    """
     columns = ([site.auroc_annotated for site in sites], [site.auroc_never_annotated for site in sites])
+    if all(value is None for value in columns[1]):
+        return {}
     return {title: values for title, values in zip(APART, columns, strict=True) if any(v is not None for v in values)}

@@ -114,6 +114,7 @@ def why(kind: type[Labels]) -> str:
     if kind.several:
         return (
             "Judged class by class in our tests, wrong marks of 'absent' were hardly found, and repairs did harm "
-            "(docs/audit.md has the figures)"
+            "(docs/audit.md has the figures). A single label of yes and no can be audited as exact labels, without its "
+            "blank rows"
         )
     return "The method weighs how often each class is taken for each other one, which needs one class per row"

@@ -14,7 +14,7 @@ from imperfed.report.compared_runs import ComparedMethod, ComparedRuns
 from imperfed.report.content import Tile
 from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.series_plots import Ranged, ranges
-from imperfed.report.words import count, many, named, per_cent
+from imperfed.report.words import count, many, named, named_over_sites, per_cent
 from imperfed.results.label_summary import FilledLabels
 from imperfed.results.summary import Summary
 
@@ -104,7 +104,7 @@ def methods(compared: ComparedRuns) -> Section:
     """Show every method's figures, the best first."""
     rows = [method_row(method) for method in compared.methods]
     kept = [column for column in rows[0] if any(row[column] for row in rows)]
-    over = compared.results["figure"]
+    over = named_over_sites(compared.results["figure"])
     table = ShownTable(
         "Table of methods",
         [over if column == "figure" else column for column in kept],
@@ -144,7 +144,7 @@ def mean_of(values: Sequence[float]) -> str:
 
 def drawn(compared: ComparedRuns) -> Picture:
     """Draw the means with their intervals."""
-    over = compared.results["figure"]
+    over = named_over_sites(compared.results["figure"])
     rows = [
         ranged(method.title, method.mean, method.line["interval"], method.line["values"])
         for method in compared.methods

@@ -52,6 +52,12 @@ def named(metric: str | None) -> str:
     return NAMES.get(metric, metric or "")
 
 
+def named_over_sites(figure: str) -> str:
+    """Return the name of a figure that says over what it is a mean, such as "auroc, mean over sites"."""
+    metric, comma, over = figure.partition(",")
+    return f"{named(metric)}{comma}{over}"
+
+
 def in_rounds(rounds: Sequence[int]) -> str:
     """Describe when something happened: in which round, or how often."""
     if not rounds:

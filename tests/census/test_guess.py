@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from imperfed.census.guess import guess
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain
 from tests.support.guessed import CROWD, read_back, write
 
@@ -193,3 +193,18 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
 def test_grades_are_labels(tmp_path: Path) -> None:
     rows = "age,target\n" + "".join(f"{30 + i},{1 + i % 4 / 3:.1f}\n" for i in range(40))
     assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == ("1.0", "1.3", "1.7", "2.0")
+
+
+def test_the_columns_of_label_and_site_can_be_named(tmp_path: Path) -> None:
+    rows = "age,finding,where,note\n" + "".join(f"{30 + i},{'ab'[i % 2]},{'xy'[i // 4]},text {i}\n" for i in range(8))
+    path = write(tmp_path, all=rows)
+    with pytest.raises(DataError, match=r"say which: imperfed inspect .*all.csv --site COLUMN"):
+        guess(path)
+    with pytest.raises(DataError, match=r"Say which one it is: imperfed inspect .* --label COLUMN"):
+        guess(path, site="where")
+    found = read_back(guess(path, "finding", "where"))
+    assert found.declaration.site_column == "where"
+    assert found.declaration.labels == LabelColumns("exact", ("a", "b"), "finding")
+    assert "labels: finding (as you say), 2 classes; one class per row" in found.why
+    with pytest.raises(UsageError, match=r"no column 'findings' to be used for that; did you mean"):
+        guess(path, "findings", "where")

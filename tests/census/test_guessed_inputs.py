@@ -184,7 +184,7 @@ def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: P
 def test_files_of_other_formats_are_named_where_one_seems_to_be_all_there_is(tmp_path: Path) -> None:
     rows = "w,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(9))
     write(tmp_path, north=rows)
-    with pytest.raises(DataError, match=r"write federation.toml with site_column = \.\.\.$"):
+    with pytest.raises(DataError, match=r"say which: imperfed inspect .*north.csv --site COLUMN$"):
         inspect(tmp_path)
     (tmp_path / "south.tsv").write_text(rows.replace(",", "\t"))
     (tmp_path / "west.xlsx").write_bytes(b"PK")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from imperfed.census.class_names import name_warnings
 from imperfed.census.figures import SiteRows, take
 from imperfed.census.warnings import warnings
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive
@@ -139,3 +140,42 @@ def test_an_empty_group() -> None:
     members = torch.tensor([[1.0, 0.0]] * 15)
     census = take("zoo", CLASSES, [SiteRows("A", torch.arange(15.0)[:, None], EVEN, members)], b"key", ("old", "young"))
     assert warnings(census, True) == ("group young is at no site",)
+
+
+def names(classes: tuple[str, ...], *labels: Labels) -> list[str]:
+    """What is said about the names of classes; the rows of every site are all different."""
+    held = [
+        SiteRows("AB"[k], torch.arange(len(part)).float()[:, None] + 100 * k, part) for k, part in enumerate(labels)
+    ]
+    return [*name_warnings(take("zoo", classes, held, b"key"))]
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (("?", "cat", "dog"), "class ?: a label, or a word for none?"),
+        (("Cat", "cat", "owl"), "classes Cat and cat: one class under two names?"),
+        (("gold fish", "goldfish", "owl"), "classes gold fish and goldfish: one class under two names?"),
+        (("benign", "bening", "owl"), "classes benign and bening: one class under two names?"),
+    ],
+)
+def test_names_that_are_probably_no_class_of_their_own(classes: tuple[str, ...], said: str) -> None:
+    (found,) = names(classes, exact(*[0, 2] * 5), exact(*[1, 2] * 5))
+    assert found.startswith(said)
+
+
+@pytest.mark.parametrize("classes", [("stage1", "stage2", "owl"), ("cat", "cap", "owl"), ("none", "missing", "owl")])
+def test_names_that_are_classes_are_left_alone(classes: tuple[str, ...]) -> None:
+    assert names(classes, exact(*[0, 2] * 5), exact(*[1, 2] * 5)) == []
+
+
+def test_names_that_a_site_uses_side_by_side_are_two() -> None:
+    assert names(("benign", "bening", "owl"), EVEN, exact(*[1, 2] * 5)) == []
+
+
+def test_a_site_with_codes_of_its_own() -> None:
+    classes = ("0", "1", "benign", "malignant")
+    held = [Exact(torch.tensor([2, 3] * 5), 4), Exact(torch.tensor([0, 1] * 5), 4)]
+    assert names(classes, *held)[0] == (
+        "site A names other classes (benign, malignant) than all other sites (0, 1): the same ones under other names?"
+    )

@@ -12,9 +12,11 @@ import torch
 from pyarrow import parquet
 
 from imperfed.api.runs import load
+from imperfed.cli.unmeasured import APART, apart
 from imperfed.data.scale import Scale
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
+from imperfed.results.summary import SiteSummary
 from tests.support.terminal import Said, done, imperfed, records, summary
 
 CLASSES = ("cough", "fever", "rash", "gout")
@@ -98,6 +100,12 @@ def test_what_is_printed(said: Said) -> None:
     assert "nobody" in said.out
     assert "labels filled in: 144, AUROC" in said.out
     assert "annotated, never: auroc over the classes that a site annotates, and over those" in said.out
+
+
+def test_the_leading_figures_are_not_shown_twice_where_every_site_annotates_every_class() -> None:
+    known, never = SiteSummary("a", 9, 3, 0.8, None, 0.8, None), SiteSummary("b", 9, 3, 0.7, None, 0.8, 0.6)
+    assert apart([known]) == {}
+    assert apart([known, never]) == {APART[0]: [0.8, 0.8], APART[1]: [None, 0.6]}
 
 
 def test_the_report_tells_it(said: Said) -> None:

@@ -255,7 +255,9 @@ def test_too_few_answers_end_the_run_with_names(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path).start()
     for node in (100, 101, 102):
         apart.grid.nodes[node].mishap = lambda message, answer: None
-    with pytest.raises(QuorumError, match=r"1 of 4 sites answered.*site0, site1, site2: it did not answer within 0.05 s"):
+    with pytest.raises(
+        QuorumError, match=r"1 of 4 sites answered.*site0, site1, site2: it did not answer within 0.05 s"
+    ):
         apart.go()
 
 

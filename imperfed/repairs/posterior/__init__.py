@@ -12,7 +12,7 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
    the sites and the server measure how many right labels a gate would harm; without, a site where little seems wrong
    is left alone.
 6. Support: before, the sites compare the noise that they claim with what the first fit, on the labels as given, says
-   of their surest rows. Where it does not bear the noise out, and clean rows do not either, labels stay as they are.
+   of their surest rows. Where it does not support the noise, and clean rows do not either, labels stay as they are.
    This check is an addition to the equations.
 
     symbol                where it lives             does it travel
@@ -33,7 +33,7 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
     cross_fit.py      the probe
     noise_model.py    temperature, noise, posterior
     gates.py          which leads suffice
-    support.py        whether features, or clean rows, bear the noise out
+    support.py        whether features, or clean rows, support the noise
     set_model.py      the same for candidate sets, which may miss the true class
     set_posterior.py  their exchanges; they are ranked, and stay as they are
 

@@ -1,4 +1,4 @@
-"""Whether a repair is borne out: what the noise model claims, beside what probes saw that knew no posterior.
+"""Whether a repair is supported: what the noise model claims, beside what probes saw that knew no posterior.
 
     exchange    a site sends                                              the server sends
     witness     nothing                                                   weights of the fit on the labels as given
@@ -26,7 +26,7 @@ that what it contradicts beyond a bound on that is noise, of whatever kind. Two 
 fit on the clean rows alone; neither has seen a posterior, so that clean rows and the sites' rows stand alike before
 them. (In the gate they do not: fits on posteriors have been taught the clean rows' classes.) If the noise that clean
 rows show is no less than half of the labels to be changed, over all sites and at a site, and the witness is of any use,
-the repair is borne out there, whatever else fails; if they show none, nothing is. A probe that is less sure of the
+the repair is supported there, whatever else fails; if they show none, nothing is. A probe that is less sure of the
 sites' rows than of the clean ones is not asked, nor is any where the clean rows lie far outside: clean rows of another
 kind, such as other devices', say nothing about them.
 
@@ -61,7 +61,7 @@ LEVEL, LEVEL_OF_MANY = 0.63, 0.7
 where more than half of the labels of the surest rows are contradicted, so that the witness may be what is wrong."""
 SURE, SURER = 1.2816, 1.6449
 """Standard errors for which chance is made up nine times in ten, where noise claimed may be too little; and 19 times in
-20, where `LEVEL` is to be exceeded: of a few hundred rows the surest fifth is too small to bear much out."""
+20, where `LEVEL` is to be exceeded: of a few hundred rows the surest fifth is too small to show much."""
 EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.9, 1.5, 2.5
 """The least and the most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
 SHOWN = 2.0
@@ -144,7 +144,7 @@ class Support:
         return {"W": server["W of clean"], "h": server["h"]} if "W of clean" in server else {}
 
     def judge(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
-        """Keep all sums as shares, and at which sites the noise claimed is borne out."""
+        """Keep all sums as shares, and at which sites the noise claimed is supported."""
         n = updates.n.double().clamp(min=1)
         sums = torch.stack([torch.stack([answer[name].reshape(()) for name in SUMS]) for answer in updates.parts])
         sums = sums.clamp(min=0).minimum(n[:, None])  # counts of rows, whatever a site claims
