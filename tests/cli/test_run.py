@@ -215,7 +215,7 @@ def test_a_run_that_diverges_says_so_and_logs_it(
     said = imperfed("run", "cc", *QUICK, "--set", "lr=1e30", "--set", f"on_failure={policy}", "--out", tmp_path)
     assert said.code == code
     assert said.err.startswith("error: round 1: ")
-    assert "site-0: its answer was refused: 'w' is not finite" in said.err
+    assert "site-0, site-1, site-2, site-3: its answer was refused: 'w' is not finite" in said.err
     (run,) = tmp_path.iterdir()
     assert f"failed: {said.err.removeprefix('error: ')}" in (run / "log.txt").read_text()
     assert not (run / "models").exists()
