@@ -71,7 +71,7 @@ def compare(name: str, group: RankGroup, repetitions: int) -> dict[str, Any]:
         engine.round(0)
     traffic, start, before = apart.backend.traffic.copy(), time.perf_counter(), others_time()
     rounds = [(timed(alone, t), timed(apart, t)) for t in range(1, repetitions + 1)]
-    busy = (others_time() - before) / (time.perf_counter() - start)
+    busy = max(0.0, (others_time() - before) / (time.perf_counter() - start))
     travelled = {what: (size - traffic[what]) / repetitions for what, size in apart.backend.traffic.items()}
     one, other = alone.state.server["w"], apart.state.server["w"]
     for engine in (alone, apart):
