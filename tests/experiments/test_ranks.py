@@ -46,6 +46,14 @@ def test_torchrun_gives_what_one_process_gives_bit_for_bit_where_no_sums_travel(
     assert products(folder) == products(done(*words, "--out", tmp_path / "one").folder)
 
 
+def test_one_rank_is_a_run_without_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ranks_in_all, expected in (("1", False), ("2", True)):
+        for name, value in {"WORLD_SIZE": ranks_in_all, "LOCAL_WORLD_SIZE": ranks_in_all, "LOCAL_RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+        assert ranks.several() is expected
+    assert ranks.backend_of(Hardware(torch.device("cpu"), "float32")) is ProcessBackend
+
+
 def test_runs_are_not_made_side_by_side_over_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "_joined", RankGroup(0, 2))
     config = resolve(words={"method": "cc", "data": "digits", "device": "cpu"})
