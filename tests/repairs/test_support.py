@@ -149,7 +149,8 @@ def beside_clean(
 
 def test_clean_rows_show_how_much_is_noise_at_the_least() -> None:
     bound = float(upper_bound(torch.tensor([0.1]).double(), torch.tensor(400.0).double()))
-    by_witness, by_clean_fit = ((share - bound) / (1 - bound) for share in (0.4, 0.5))
+    least = [share - 0.6745 * (share * (1 - share) / 500) ** 0.5 for share in (0.4, 0.5)]  # of 500 rows
+    by_witness, by_clean_fit = ((share - bound) / (1 - bound) for share in least)
     assert float(beside_clean((100, 100))["shown"]) == pytest.approx(by_witness)
     assert float(beside_clean((250, 100))["shown"]) == pytest.approx(by_clean_fit)
     assert float(beside_clean((0, 100), astray=(240, 240))["shown"]) == 0

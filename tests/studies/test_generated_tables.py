@@ -16,8 +16,9 @@ def tables() -> Iterator[tuple[str, list[str]]]:
     """Every page with a table that belongs on it."""
     yield "audit.md", [*missing_truth.table(missing_truth.RESULTS)]
     yield "audit.md", [*class_by_class.table(class_by_class.RESULTS)]
-    for which in ("again", "small", "trusted"):
+    for which in ("again", "small", "trusted", "checked"):
         yield "noisy-labels.md", [line for line in no_harm.table(which) if line.startswith("|")]
+    yield "noisy-labels.md", [line for line in no_harm.caution() if line.startswith("|")]
     results = posterior.read(posterior.RESULTS)
     for name in ("people", "digits", "rates", "sizes"):
         yield "repair-tables.md", [*posterior.table(results, name)]

@@ -59,9 +59,10 @@ CLEAR_BESIDE_CLEAN = 0.6
 LEVEL, LEVEL_OF_MANY = 0.63, 0.7
 """The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance; and
 where more than half of the labels of the surest rows are contradicted, so that the witness may be what is wrong."""
-SURE, SURER = 1.2816, 1.6449
-"""Standard errors for which chance is made up nine times in ten, where noise claimed may be too little; and 19 times in
-20, where `LEVEL` is to be exceeded: of a few hundred rows the surest fifth is too small to show much."""
+LIKELY, SURE, SURER = 0.6745, 1.2816, 1.6449
+"""Standard errors for which chance is made up three times in four, where clean rows, which have a bound of their own,
+show noise; nine times in ten, where noise claimed may be too little; and 19 times in 20, where `LEVEL` is to be
+exceeded: of a few hundred rows the surest fifth is too small to show much."""
 EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.9, 1.5, 2.5
 """The least and the most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
 SHOWN = 2.0
@@ -183,7 +184,8 @@ class Support:
         labels = labels / labels.sum(1, keepdim=True).clamp(min=1)
         contradicted = torch.stack([n - predicted, denied])
         shares = n @ labels / n.sum()
-        pooled = beyond(contradicted.sum(1) / n.sum(), contradicted_if_right(server["astray"], y, shares))
+        at_least = below(contradicted.sum(1) / n.sum(), n.sum(), LIKELY)
+        pooled = beyond(at_least, contradicted_if_right(server["astray"], y, shares))
         sure = torch.stack([answer["sureness"].reshape(2) for answer in updates.parts]).sum(0) / n.sum()
         alike = (sure >= server["sure of clean"] - ALIKE) & (server["clean is wider"] <= WIDER)
         noise, probe = torch.where(alike, pooled, 0.0).max(0)
