@@ -76,7 +76,12 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
 
 
 def first(kind: type[Labels]) -> str:
-    """Return the method to begin with: the default if it fits, else one made for this kind, else plain averaging."""
+    """Return the method to begin with: the default if it fits, else one made for this kind, else plain averaging.
+
+    What is made for labels that name one class is made for those that are wrong, which an audit has yet to find.
+    """
+    if kind.settles and _has_reference(kind):
+        return PLAIN_AVERAGING
     fitting, usual = advise(kind), RunConfig().method
     able = [a.name for a in fitting if a.part == "algorithm" and a.made_for and not a.needs]
     plain = [PLAIN_AVERAGING] if _has_reference(kind) else [a.name for a in fitting if a.part == "objective"]

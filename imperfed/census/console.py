@@ -184,7 +184,8 @@ def _further(census: Census) -> list[str]:
 
 def _print_advice(inspection: Inspection, console: Console) -> None:
     """Print what was made for these labels, with one line each; the rest by name."""
-    console.print(f"\nmade for {inspection.census.kind.title}:", style="bold")
+    kind = inspection.census.kind
+    console.print(f"\nmade for {kind.title}{', of which some are wrong' if kind.settles else ''}:", style="bold")
     table = Table(show_header=False, box=None, padding=(0, 1))
     for width in (22, 11, 41):
         table.add_column(width=width, overflow="fold")

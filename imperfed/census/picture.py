@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imperfed.census.figures import Census
-from imperfed.report.plots import ACCENT, INK, STYLE
+from imperfed.census.png import save, styled
+from imperfed.report.plots import ACCENT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,15 +26,14 @@ NAMES = 60
 
 def draw(census: Census, path: Path) -> None:
     """Write the picture as a PNG file."""
-    from matplotlib import style
     from matplotlib.figure import Figure
 
     K, C = len(census.sites), len(census.classes)
     size = min(2.2 + 0.55 * C, 16.0), min(1.6 + 0.34 * K, 9.0)
-    with style.context(["default", STYLE, {"figure.facecolor": "white", "savefig.facecolor": "white"}]):
+    with styled():
         figure = Figure(figsize=(max(size[0], 5.2), size[1]), layout="constrained")
         _cells(figure.add_subplot(), census)
-        figure.savefig(path, dpi=150, format="png", metadata={"Software": None})
+        save(figure, path)
 
 
 def shares(census: Census) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imperfed.census.input_values import ColumnValues, SiteValues
-from imperfed.report.plots import ACCENT, INK, STYLE
+from imperfed.census.png import save, styled
+from imperfed.report.plots import ACCENT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,6 @@ FAR = 3.0
 
 def draw_values(sites: Sequence[SiteValues], path: Path) -> None:
     """Write the picture as a PNG file: boxes of quartiles, and lines over the middle 90 % of a site's values."""
-    from matplotlib import style
     from matplotlib.figure import Figure
 
     names = sorted([*sites[0].numbers], key=lambda name: -_unlike([site.numbers[name] for site in sites]))
@@ -37,7 +37,7 @@ def draw_values(sites: Sequence[SiteValues], path: Path) -> None:
     across = min(ACROSS, len(names))
     down = -(-len(names) // across)
     size = 1.2 + 2.5 * across, 0.5 + down * (0.75 + 0.2 * len(sites))
-    with style.context(["default", STYLE, {"figure.facecolor": "white", "savefig.facecolor": "white"}]):
+    with styled():
         figure = Figure(figsize=(size[0], min(size[1], 40.0)), layout="constrained")
         panels = figure.subplots(down, across, squeeze=False).flatten()
         for ax, name in zip(panels, names, strict=False):
@@ -46,7 +46,7 @@ def draw_values(sites: Sequence[SiteValues], path: Path) -> None:
             ax.set_visible(False)
         for ax in panels[: len(names) : across]:  # the first of every row
             ax.set_yticks(range(len(sites)), [_cut(site.site) for site in sites], parse_math=False)
-        figure.savefig(path, dpi=150, format="png", metadata={"Software": None})
+        save(figure, path)
 
 
 def _panel(ax: Axes, name: str, sites: Sequence[ColumnValues]) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from imperfed.census.console import print_inspection
 from imperfed.census.inspect import inspect
+from imperfed.census.pictures import draw_all
 from imperfed.data.files.declaration import read_declaration
 from tests.support.terminal import done, imperfed, strict
 
@@ -78,6 +79,25 @@ def test_the_picture(wards: Path, tmp_path: Path) -> None:
             assert image.format == "PNG"
             colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
             assert {(0x1F, 0x5F, 0x99), (0xD5, 0xDD, 0xE5), (0xF2, 0xB8, 0x4B)} <= colours
+
+
+@pytest.mark.filterwarnings("error")
+def test_pictures_have_names_in_any_letters(tmp_path: Path) -> None:
+    for name in ("上海", "Zürich"):
+        (tmp_path / f"{name}.csv").write_text("漢字,étiquette\n1,ß\n2,語\n3,ß\n", encoding="utf-8")
+    draw_all(inspect(tmp_path), tmp_path / "census.png")
+    assert (tmp_path / "census-values.png").exists()
+
+
+def test_exact_labels_are_trusted_until_an_audit_doubts_them(tmp_path: Path) -> None:
+    for name in ("north", "south"):
+        rows = "".join(f"{i},{'ab'[i % 2]}\n" for i in range(40))
+        (tmp_path / f"{name}.csv").write_text(f"width,bird\n{rows}")
+    out = done("inspect", tmp_path).out
+    assert f"imperfed run fedavg --data {tmp_path}" in out
+    assert f"imperfed compare fedavg,local-only --data {tmp_path}" in out
+    assert f"imperfed audit {tmp_path}" in out
+    assert "made for exact labels, of which some are wrong:" in out
 
 
 def test_json_has_everything_under_stable_names(wards: Path) -> None:
