@@ -75,15 +75,15 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
     return Advice(name, "algorithm", made_for, needs, about(method), searched)
 
 
-def first(kind: type[Labels]) -> str:
+def first(kind: type[Labels], searched: bool) -> str:
     """Return the method to begin with: the default if it fits, else one made for this kind, else plain averaging.
 
-    What is made for labels that name one class is made for those that are wrong, which an audit has yet to find.
+    `searched`: whether a search is advised as well. What it leaves out is for special cases, such as very many classes;
+    and what is made for labels that name one class is for wrong ones, which an audit has yet to find.
     """
-    if kind.settles and _has_reference(kind):
-        return PLAIN_AVERAGING
     fitting, usual = advise(kind), RunConfig().method
-    able = [a.name for a in fitting if a.part == "algorithm" and a.made_for and not a.needs]
+    made = [a for a in fitting if a.part == "algorithm" and a.made_for and not a.needs]
+    able = [a.name for a in made if a.searched or not (searched or kind.settles)]
     plain = [PLAIN_AVERAGING] if _has_reference(kind) else [a.name for a in fitting if a.part == "objective"]
     return usual if usual in able else [*able, *plain][0]
 
@@ -132,8 +132,9 @@ def first_steps(
     that rows held out there choose nothing, and nothing can be learned alone.
     """
     settings: dict[str, str | float] = {"test": 0} if untestable else {}
-    steps = [Step("run", SEARCH, (), settings)] if searchable(kind) and not one_class_each else []
-    method = first(kind)
+    searched = searchable(kind) and not one_class_each
+    steps = [Step("run", SEARCH, (), settings)] if searched else []
+    method = first(kind, searched)
     chosen = settings | _chosen(method, shape, rows)
     steps.append(Step("run", _why(method, kind), (method,), chosen))
     fair = "lr" not in chosen or not _has_own_steps(method)  # one rate does not suit steps of two kinds

@@ -10,9 +10,11 @@ from PIL import Image
 from pyarrow import parquet
 from rich.console import Console
 
+from imperfed.census.advice import first
 from imperfed.census.console import print_inspection
 from imperfed.census.inspect import inspect
 from imperfed.census.pictures import draw_all
+from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import read_declaration
 from tests.support.terminal import done, imperfed, strict
 
@@ -98,6 +100,20 @@ def test_exact_labels_are_trusted_until_an_audit_doubts_them(tmp_path: Path) -> 
     assert f"imperfed compare fedavg,local-only --data {tmp_path}" in out
     assert f"imperfed audit {tmp_path}" in out
     assert "made for exact labels, of which some are wrong:" in out
+
+
+@pytest.mark.parametrize(
+    ("kind", "searched", "method"),
+    [
+        ("candidates", True, "pfedpll"),
+        ("annotated", True, "fedpsl"),
+        ("positives", True, "fedavg"),  # not one for very many classes
+        ("positive", False, "fedalc"),  # one class per site, which plain averaging cannot learn from
+        ("exact", False, "fedavg"),
+    ],
+)
+def test_the_method_to_begin_with(kind: str, searched: bool, method: str) -> None:
+    assert first(KINDS[kind], searched) == method
 
 
 def test_json_has_everything_under_stable_names(wards: Path) -> None:
