@@ -134,7 +134,8 @@ def carried_out(
     exchanges = exchanges_of(repair, federation)
     if device.type == "cpu":
         sites = views(federation)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # By how many threads a sum is added up is not said once for the program: every thread has a number of its own.
+        with ThreadPoolExecutor(os.cpu_count(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
             transcript = conduct(repair, federation, ask_here(exchanges, sites, pool.map if repair.same_bits else map))
     else:
         there = federation.to(device)

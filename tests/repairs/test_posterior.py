@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from imperfed.core.components import RepairResult
+from imperfed.core.components import LabelDecision, RepairResult
 from imperfed.core.context import SiteView
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Candidates, Exact, Probabilities
-from imperfed.engine.conversation import repair_labels
+from imperfed.engine.conversation import ask_here, conduct, exchanges_of, repair_labels, views
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.repairs.posterior.cross_fit import Descent, fit
 from imperfed.repairs.posterior.gates import THRESHOLDS, LeadGate, net_gain, threshold, upper_bound
@@ -226,6 +226,23 @@ def test_clean_rows_can_be_ignored() -> None:
     without, found = repaired(clean=False), repair_labels(replace(RAW, clean_rows="ignore"), formula(GIVEN, True))[1]
     assert torch.equal(found.decided, without.decided)
     assert "log-likelihood" in found.sent
+
+
+def test_sites_side_by_side_have_the_bits_of_one_after_the_other() -> None:
+    """Sums of a few hundred rows are added up in as many parts as there are threads, unless each site has one."""
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(1350, 16, generator=draw), torch.arange(1350) % 10
+    x[:, :10] += 2 * torch.nn.functional.one_hot(y, 10)
+    ids, classes = tuple(map(str, range(1350))), tuple("abcdefghij")
+    sites = Federation("made", x, Exact(y, 10), (0, 450, 900, 1350), ("s", "t", "u"), classes, ids, x[:0])
+    side_by_side = [decision.posterior for decision in repair_labels(RAW, sites)[1].decisions]
+    alone = views(sites)
+    conduct(RAW, sites, ask_here(exchanges_of(RAW, sites), alone))
+    for ours, site in zip(side_by_side, alone, strict=True):
+        theirs = LabelDecision.of(site.memory).posterior
+        assert ours is not None
+        assert theirs is not None
+        assert torch.equal(ours, theirs)
 
 
 # -- against the transcription -----------------------------------------------------------------------------------------
