@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import pyarrow
@@ -172,6 +173,44 @@ def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
     rows = f"age,visit,label\n30,{first},a\n40,{first.replace('1', '2')},b\n50,{first.replace('3', '4')},a\n60,,b\n"
     found = guess(write(tmp_path, a=rows, b=rows.replace("2", "1")))
     assert any(why.startswith("left out: visit; dates; to use them") for why in found.why)
+
+
+DAYS = [datetime(2024, 5, 1 + i % 3) for i in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("days", "first"),
+    [
+        (pyarrow.array(DAYS), "2024-05-01 00:00:00"),
+        (pyarrow.array(DAYS, pyarrow.timestamp("ns", "UTC")), "2024-05-01 00:00:00+00:00"),
+        (pyarrow.array(DAYS).cast(pyarrow.date32()), "2024-05-01"),
+        (pyarrow.array([time(1 + i % 3) for i in range(12)]), "01:00:00"),
+    ],
+)
+def test_a_few_days_or_times_of_day_are_categories_that_can_be_read(
+    tmp_path: Path, days: pyarrow.Array, first: str
+) -> None:
+    table = pyarrow.table({"w": range(12), "day": days, "label": ["a", "b"] * 6})
+    for site in ("north", "south"):
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    found = inspect(tmp_path)
+    assert found.declaration.inputs.categorical["day"][0] == first
+    assert found.values[0].words["day"].counts[first] == 4
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pyarrow.array([b"\x89PNG\xff"] * 12),
+        pyarrow.array([[b"\x89PNG\xff"]] * 12),
+        pyarrow.array([timedelta(days=i % 3) for i in range(12)]),
+    ],
+)
+def test_bytes_and_spans_of_time_are_no_inputs(tmp_path: Path, cells: pyarrow.Array) -> None:
+    table = pyarrow.table({"w": range(12), "odd": cells, "label": ["a", "b"] * 6})
+    for site in ("north", "south"):
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    assert inspect(tmp_path).declaration.inputs == Inputs(("w",))
 
 
 def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: Path) -> None:
