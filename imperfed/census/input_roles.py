@@ -41,9 +41,10 @@ def _table(look: Look, rest: list[Column]) -> Inputs:
     }
     of_words = f", {len(words)} of words with all their categories" if words else ""
     look.why.append(f"inputs: {many(len(numeric), 'column')} of numbers{of_words}")
-    taken = [c for c in rest if c.name in numeric or c.name in words]
+    names = {*numeric, *words}
+    taken = [c for c in rest if c.name in names]
     for c in rest:
-        if c not in taken:
+        if c.name not in names:
             look.why.append(f"left out: {c.name}; {_flaw(look, c)}")
         elif c.nearly_numeric:
             look.why.append(f"taken as words: {c.name}; {_flaw(look, c)}")

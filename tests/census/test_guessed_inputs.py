@@ -9,6 +9,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from imperfed.census.columns import Column
 from imperfed.census.guess import guess
 from imperfed.census.inspect import inspect
 from imperfed.core.errors import DataError
@@ -211,6 +212,36 @@ def test_bytes_and_spans_of_time_are_no_inputs(tmp_path: Path, cells: pyarrow.Ar
     for site in ("north", "south"):
         parquet.write_table(table, tmp_path / f"{site}.parquet")
     assert inspect(tmp_path).declaration.inputs == Inputs(("w",))
+
+
+def test_the_columns_of_a_wide_table_are_not_compared_pair_by_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compared(*what: object) -> bool:
+        raise AssertionError(what)
+
+    monkeypatch.setattr(Column, "__eq__", compared)
+    monkeypatch.setattr("imperfed.data.files.rules.matches", compared)
+    names = [f"gene{k}" for k in range(9)]
+    cells = [[f"{i * k}.5" if (i + k) % 5 else "" for k in range(9)] for i in range(12)]
+    rows = "".join(f"{','.join(row)},{'ab'[i % 2]}\n" for i, row in enumerate(cells))
+    write(tmp_path, a=f"{','.join(names)},label\n{rows}", b=f"{','.join(names)},label\n{rows}")
+    found = inspect(tmp_path).declaration.inputs
+    assert found == Inputs((*names,), fill=dict.fromkeys(names, "median"))
+
+
+def test_the_marks_of_many_classes_are_not_compared_pair_by_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compared(*what: object) -> bool:
+        raise AssertionError(what)
+
+    monkeypatch.setattr(Column, "__eq__", compared)
+    names = [f"finding{k}" for k in range(6)]
+    cells = [[str((i + k) % 2) if k in (0, 3) or (i + k) % 5 else "" for k in range(6)] for i in range(12)]
+    rows = "".join(f"{i}.5,{i % 2},{','.join(row)}\n" for i, row in enumerate(cells))
+    write(tmp_path, a=f"w,sex,{','.join(names)}\n{rows}", b=f"w,sex,{','.join(names)}\n{rows}")
+    assert inspect(tmp_path).declaration.labels.columns == tuple(names[1:])
 
 
 def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: Path) -> None:
