@@ -176,6 +176,16 @@ def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
     assert any(why.startswith("left out: visit; dates; to use them") for why in found.why)
 
 
+@pytest.mark.parametrize(("word", "said"), [("ward\u00a0b", r"'ward\xa0b'"), ('"ward\nb"', r"'ward\nb'")])
+def test_words_with_characters_that_cannot_be_seen_are_left_out_and_shown(
+    tmp_path: Path, word: str, said: str
+) -> None:
+    rows = "w,ward,label\n" + "".join(f"{i}.5,{(word, 'icu')[i // 2 % 2]},{'ab'[i % 2]}\n" for i in range(9))
+    found = inspect(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert any(f"left out: ward; a character of {said} cannot be seen" in why for why in found.guessed)
+
+
 DAYS = [datetime(2024, 5, 1 + i % 3) for i in range(12)]
 
 

@@ -234,7 +234,7 @@ def _names(key: str, names: Iterable[str], fewest: int, note: Note) -> None:
     _once(key, names, note)
     for name in names:
         if name != name.strip() or not name or not name.isprintable():
-            note(key, shown(name), "names without surrounding blanks", "fix the name")
+            note(key, shown(name), "names without surrounding blanks or characters that cannot be seen", "fix the name")
 
 
 def _once(key: str, names: Iterable[str], note: Note) -> None:
