@@ -5,6 +5,7 @@ No library of tables is imported here: a table is recognised by what it can do, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -89,8 +90,9 @@ def _of_table(value: Any, name: str) -> MemoryTable:
         columns = [_without_views(column) for column in table.columns]
         names, index, rows = list(table.column_names), None, table.num_rows
     names = [column.strip() for column in names]
-    if twice := sorted({column for column in names if names.count(column) > 1}):
-        raise UsageError(f"{name}: {names.count(twice[0])} columns are called {twice[0]!r}; rename all but one")
+    if twice := sorted((column, times) for column, times in Counter(names).items() if times > 1):
+        column, times = twice[0]
+        raise UsageError(f"{name}: {times} columns are called {column!r}; rename all but one")
     return MemoryTable(name, dict(zip(names, columns, strict=True)), rows, index)
 
 

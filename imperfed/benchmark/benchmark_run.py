@@ -142,8 +142,10 @@ class Benchmark:
 
     def _wave(self, todo: Sequence[Training], processes: ParallelRuns, watch: Callable[[], Watch]) -> None:
         """Make trainings none of which waits for another."""
-        jobs = min(processes.jobs or side_by_side(todo[0].config), len(todo)) if todo else 0
-        trained = in_processes(todo, processes, jobs, watch) if jobs > 1 else here(todo, watch)
+        most = (processes.jobs or side_by_side(todo[0].config)) if todo else 0
+        jobs = min(most, len(todo))
+        # The processes are kept for later waves, which may be larger; no more of them start than have something to do.
+        trained = in_processes(todo, processes, most, watch) if jobs > 1 else here(todo, watch)
         for record in trained:
             self.records.add(record)
             self.left[record.dataset] -= 1

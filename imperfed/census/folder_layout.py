@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def find_layout(path: Path) -> FolderLayout:
         )
     pattern, files = _pattern(path, sites, bool(tables))
     besides = {
-        key: _place(path, [thing for thing, its_key in special.items() if its_key == key])
+        key: _place(path, [thing for thing, its_key in special.items() if its_key == key], key, bool(tables))
         for key in dict.fromkeys(special.values())
     }
     others = "*" in pattern and (pattern == "*" or set(path.glob(pattern)) != set(files))
@@ -118,11 +119,18 @@ def _pattern(folder: Path, sites: list[Path], tables: bool) -> tuple[str, tuple[
     return pattern, tuple(site for site in sites if site in matches)
 
 
-def _place(folder: Path, files: list[Path]) -> str:
+def _place(folder: Path, files: list[Path], key: str, tables: bool) -> str:
     """Return the path of one file for all sites, or the pattern of one file per site."""
+    first = files[0]
     if len(files) == 1:
-        return _relative(folder, files[0])
-    return _relative(folder, files[0].parent / f"*{files[0].suffix}")
+        return _relative(folder, first)
+    marked = re.match(rf"{key}[-_. ]*", first.stem, re.IGNORECASE)
+    if tables and marked:  # test_north.csv, test_south.csv
+        beside = _relative(folder, first.parent / f"{marked[0]}*{first.suffix}")
+        if set(files) <= set(folder.glob(beside)):
+            return beside
+    pattern, _ = _pattern(folder, files, tables)  # test/north.csv or north/test.csv, and the same of other sites
+    return pattern if "*" in pattern else _relative(folder, first.parent / f"*{first.suffix}")
 
 
 def _relative(folder: Path, path: Path) -> str:

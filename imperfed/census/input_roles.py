@@ -7,7 +7,7 @@ from imperfed.census.flaws import mixed_kinds, spoilt
 from imperfed.census.pixels import guess_size
 from imperfed.census.roles import Look
 from imperfed.data.files.declaration import Inputs, Places
-from imperfed.data.files.problems import listed
+from imperfed.data.files.problems import listed, shown
 from imperfed.report.words import many, per_cent
 
 CATEGORIES = 50
@@ -37,17 +37,27 @@ def _table(look: Look, rest: list[Column]) -> Inputs:
     words = {
         c.name: c.categories()
         for c in usable
-        if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES and not mixed_kinds(look.layout, look.files, c)
+        if _has_few_words(c) and not _unseen(c) and not mixed_kinds(look.layout, look.files, c)
     }
     of_words = f", {len(words)} of words with all their categories" if words else ""
     look.why.append(f"inputs: {many(len(numeric), 'column')} of numbers{of_words}")
-    taken = [c for c in rest if c.name in numeric or c.name in words]
+    names = {*numeric, *words}
+    taken = [c for c in rest if c.name in names]
     for c in rest:
-        if c not in taken:
+        if c.name not in names:
             look.why.append(f"left out: {c.name}; {_flaw(look, c)}")
         elif c.nearly_numeric:
             look.why.append(f"taken as words: {c.name}; {_flaw(look, c)}")
     return Inputs(numeric, words, missing=_missing(look, taken), fill=_fills(look, taken))
+
+
+def _has_few_words(column: Column) -> bool:
+    return not column.numeric and column.few and len(column.values or ()) <= CATEGORIES
+
+
+def _unseen(column: Column) -> str:
+    """Return a word that no declaration may name: one of its characters cannot be seen; empty if there is none."""
+    return next((word for word in sorted(column.values or ()) if not word.isprintable()), "")
 
 
 def _missing(look: Look, columns: list[Column]) -> tuple[str, ...]:
@@ -77,6 +87,8 @@ def _flaw(look: Look, column: Column) -> str:
         return "all its cells are blank"
     if kinds := mixed_kinds(look.layout, look.files, column):
         return kinds
+    if _has_few_words(column) and (word := _unseen(column)):
+        return f"a character of {shown(word)} cannot be seen, such as a line break; write the word without it"
     cells = spoilt(look.layout, look.files, column.name) if column.nearly_numeric else ""
     if not cells and column.dates:
         return "dates; to use them, write them as numbers, such as an age or days since an event"

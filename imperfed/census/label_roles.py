@@ -32,8 +32,9 @@ def guess_labels(look: Look, site: str, known: str = "") -> LabelColumns:
     gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
     lacking = [c for c in marked if c.name in look.scattered]
     sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(words_of(c.name)) & {*SENSITIVE}]
-    last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
-    if len(gaps) == 1 and not lacking and any(c not in marked for c in last):
+    names = {c.name for c in marked}
+    last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c.name in names)]
+    if len(gaps) == 1 and not lacking and any(c.name not in names for c in last):
         gaps = []  # blanks of a single input, beside labels in words
     if by_name and by_name[0].yes_no_or_blank:
         return guess_one_column_per_class(look, by_name[:1])
@@ -50,23 +51,26 @@ def guess_labels(look: Look, site: str, known: str = "") -> LabelColumns:
 
 def _in_doubt(look: Look, marked: Sequence[Column], gaps: Sequence[Column]) -> Sequence[Column]:
     """Return the columns that are labels: if some have blanks or are not at all sites, the complete ones are inputs."""
-    whole = [c for c in marked if c not in gaps and c.known and not _between(look, c, [gap.name for gap in gaps])]
+    gap_names = {gap.name for gap in gaps}
+    labels = gap_names | _between(look, gap_names)
+    whole = [c for c in marked if c.known and c.name not in labels]
     if not gaps or not whole:
         return marked
     look.why.append(
         f"inputs, since every site filled them in: {listed([c.name for c in whole])}; move those that are labels"
     )
-    return [c for c in marked if c not in whole]
+    inputs = {c.name for c in whole}
+    return [c for c in marked if c.name not in inputs]
 
 
-def _between(look: Look, column: Column, gaps: Sequence[str]) -> bool:
-    """Return whether a column lies between two of these in some file, and is of their kind if they are in a block."""
+def _between(look: Look, gaps: Collection[str]) -> set[str]:
+    """Return the columns that lie between two of these in some file: they are of their kind if they are in a block."""
+    between: set[str] = set()
     for columns in look.files:
         names = [*columns]
-        places = [names.index(gap) for gap in gaps if gap in columns]
-        if column.name in columns and places and min(places) < names.index(column.name) < max(places):
-            return True
-    return False
+        places = [place for place, name in enumerate(names) if name in gaps]
+        between.update(names[min(places) : max(places)] if places else ())
+    return between
 
 
 def _marked(look: Look) -> list[Column]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.census.columns import BLANK_WORDS, MOST_NUMBERS, Column, kept
-from imperfed.data.files.cells import NUMBER
+from imperfed.data.files.cells import NUMBER, encoded, word
 from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delimiter
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, shown
@@ -51,12 +50,11 @@ def profile(
 
 
 def _looks(columns: Mapping[str, Any]) -> Iterator[tuple[str, Column]]:
-    """Yield what every column holds; one whose cells are neither numbers nor text, such as structs, is left out."""
-    import pyarrow
-
+    """Yield what every column holds; one whose cells are no numbers, text or dates, such as structs, is left out."""
     for name, values in columns.items():
-        with suppress(pyarrow.ArrowNotImplementedError):
-            yield name, _look(name, values)
+        column = _many(name, values) if isinstance(values, np.ndarray) else _look(name, values)
+        if column is not None:
+            yield name, column
 
 
 def read_columns(path: Source, texts: dict[Source, UndeclaredText] | None = None) -> dict[str, Any]:
@@ -138,18 +136,15 @@ def _with_points(text: dict[str, Any], delimiter: str) -> dict[str, Any]:
 # -- one column --------------------------------------------------------------------------------------------------------
 
 
-def _look(name: str, values: Any) -> Column:
+def _look(name: str, values: Any) -> Column | None:
     import pyarrow
     from pyarrow import compute, types
 
-    if isinstance(values, np.ndarray):
-        return _many(name, values)
     lists = types.is_list(values.type) or types.is_large_list(values.type)
-    items = compute.list_flatten(values) if lists else values
-    plain = items.cast(items.type.value_type) if types.is_dictionary(items.type) else items
-    if types.is_boolean(plain.type):
-        plain = plain.cast(pyarrow.int8())  # 1 and 0, as cells are read
-    text = compute.utf8_trim_whitespace(plain.cast(pyarrow.string()))
+    cells = _as_text(compute.list_flatten(values) if lists else values)
+    if cells is None:
+        return None
+    text = compute.utf8_trim_whitespace(cells)
     filled = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
     distinct, times = filled.value_counts().flatten()
     rows, blanks = len(values), 0 if lists else len(values) - len(filled)
@@ -162,6 +157,22 @@ def _look(name: str, values: Any) -> Column:
     lower = compute.utf8_lower(distinct)
     words = distinct.filter(compute.is_in(lower, value_set=pyarrow.array(sorted(BLANK_WORDS)))).to_pylist()
     return _without_blank_words(column, filled, words) if words and not lists else column
+
+
+def _as_text(cells: Any) -> Any:
+    """Return cells as the words as which they are read; None if they are no numbers, text or dates."""
+    import pyarrow
+    from pyarrow import types
+
+    plain = cells.cast(cells.type.value_type) if types.is_dictionary(cells.type) else cells
+    if types.is_boolean(plain.type):
+        plain = plain.cast(pyarrow.int8())  # 1 and 0, as cells are read
+    if types.is_date(plain.type) or types.is_timestamp(plain.type) or types.is_time(plain.type):
+        codes, values = encoded(plain)
+        return pyarrow.array([*map(word, values.to_pylist()), None], pyarrow.string()).take(pyarrow.array(codes))
+    words = types.is_string(plain.type) or types.is_large_string(plain.type) or types.is_string_view(plain.type)
+    numbers = types.is_integer(plain.type) or types.is_floating(plain.type) or types.is_decimal(plain.type)
+    return plain.cast(pyarrow.string()) if words or numbers or types.is_null(plain.type) else None
 
 
 def _are_numbers(distinct: Any) -> bool:

@@ -12,6 +12,7 @@ from imperfed.cli import completion
 from imperfed.cli.options import Device, JsonOnly, Rounds, Seeds, Set
 from imperfed.cli.screen import progress, stdout_for
 from imperfed.cli.typed_words import configs, seed_numbers, words_of
+from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def benchmark(
     with stdout_for(json), show.interruptible():
         made.carry_out(jobs, show.watch)
     found = tables(wanted, made.runs())
-    (folder / "tables.md").write_text("\n\n".join(table.markdown() for table in found) + "\n", encoding="utf-8")
+    text = "\n\n".join(table.markdown() for table in found) + "\n"
+    write_whole(folder / "tables.md", lambda path: path.write_text(text, encoding="utf-8"))
     if json:
         typer.echo(_as_json(made, found, left_out))
         return

@@ -36,7 +36,7 @@ def median_places(fills: Sequence[ColumnFill]) -> tuple[int, ...]:
 def learn_fills(fills: Sequence[ColumnFill], sites: Sequence[Moments]) -> Tensor:
     """Return the number that fills a blank, per place, from the moments of all sites."""
     n, total = (torch.stack(parts).sum(0) for parts in zip(*((s.n, s.total) for s in sites), strict=True))
-    values, medians = torch.zeros_like(total), _medians(sites)
+    values, medians = torch.zeros_like(total), dict(zip(median_places(fills), _medians(sites), strict=True))
     for fill in fills:
         places = slice(fill.first, fill.end)
         if not fill.value and not n[places].any():
@@ -47,7 +47,7 @@ def learn_fills(fills: Sequence[ColumnFill], sites: Sequence[Moments]) -> Tensor
         if fill.value:
             values[places] = torch.tensor(fill.value, dtype=values.dtype)
         elif fill.how == "median":
-            values[fill.first] = medians[median_places(fills).index(fill.first)]
+            values[fill.first] = medians[fill.first]
         elif fill.how == "mean":
             values[places] = total[places] / n[places]
         else:

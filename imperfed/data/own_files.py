@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -170,10 +169,8 @@ def attribute_of(declaration: Declaration, x: Tensor | None) -> Attribute | None
 
 def tested_groups(parts: Iterable[FileRows], share: float, data_seed: int) -> frozenset[str]:
     """Draw the groups of rows to test on, once for all sites, because two of them may hold rows of the same group."""
-    names: list[npt.NDArray[np.str_]] = [
-        np.full(len(rows), "") if rows.together is None else rows.together for rows in parts
-    ]
-    distinct = np.unique(np.concatenate(names))
+    names = [rows.together for rows in parts if rows.together is not None]  # the server's rows belong to none
+    distinct = np.unique(np.concatenate(names)) if names else np.empty(0, np.str_)
     drawn = stream(data_seed, "groups").permutation(len(distinct))[: share_of(share, len(distinct))]
     return frozenset(distinct[drawn].tolist())
 

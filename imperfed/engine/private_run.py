@@ -27,14 +27,20 @@ class PrivacyBudget:
     mechanism: PrivacyMechanism
     on_duty: Callable[[int], tuple[int, ...]]
     """Returns the sites that are asked in a round."""
-    asked: list[Counter[int]] = field(default_factory=lambda: [Counter[int]()])
-    """How often each site was asked, before round 0, before round 1 ..."""
+    rounds: int = 0
+    """How many rounds are counted."""
+    asked: Counter[int] = field(default_factory=Counter)
+    """How often each site was asked in them."""
 
     def releases(self, rounds: int) -> Counter[int]:
-        """Return how often each site was asked in so many rounds."""
-        while len(self.asked) <= rounds:
-            self.asked.append(self.asked[-1] + Counter(self.on_duty(len(self.asked) - 1)))
-        return self.asked[rounds]
+        """Return how often each site was asked in so many rounds; the next call changes it."""
+        if rounds < self.rounds:
+            self.rounds = 0
+            self.asked.clear()
+        for round in range(self.rounds, rounds):
+            self.asked.update(self.on_duty(round))
+        self.rounds = rounds
+        return self.asked
 
     def epsilons(self, round: int) -> dict[int, float]:
         """Return what every site on duty in a round has spent after it."""

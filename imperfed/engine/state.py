@@ -228,17 +228,22 @@ def at_sites(
 
     def memory(k: int) -> Tree:
         labels = federation.labels.between(starts[k], starts[k + 1])
-        return algorithm.init_site(SiteSetup(k, len(labels), labels, layout))
+        return first_memory(algorithm, SiteSetup(k, len(labels), labels, layout), seed)
 
     def record(k: int) -> Tree:
-        with seeded(seed, 0, k, "memory"):
-            return {PERSONAL: own} | prefixed(MEMORY, memory(k))
+        return {PERSONAL: own} | prefixed(MEMORY, memory(k))
 
     if federation.elsewhere:
         return shared(own[None]), {}, None
     if sites * nbytes(record(0)) > most * MEGABYTE:
         return shared(own[None]), {}, SitesOnDisk.of(sites, record)
     return shared(own.expand(sites, -1)), laid_out(map(memory, range(sites)), sites), None
+
+
+def first_memory(algorithm: Algorithm, site: SiteSetup, seed: int) -> Tree:
+    """Return a site's memory before its first round; what it draws depends on the seed and the site alone."""
+    with seeded(seed, 0, site.index, "memory"):
+        return algorithm.init_site(site)
 
 
 def laid_out(memories: Iterator[Tree], sites: int) -> Tree:

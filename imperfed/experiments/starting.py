@@ -75,15 +75,25 @@ def resume(
         watch.prepare(config)
     with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
-        if folder.checkpoint.exists():
-            if note := experiment.engine.state.restore(folder.checkpoint):
-                folder.log(note)
         with folder.resumable():
             if not folder.split():  # the disk was full before it could be written
                 folder.save_split(split_of(experiment.data.federation))
-            folder.forget_from(experiment.engine.state.round)
-            folder.log(f"resumed after round {experiment.engine.state.round}")
+        go_back(experiment, folder)
+        folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(replace(folder, made_with=config), watch)
+
+
+def go_back(experiment: Experiment, folder: RunFolder) -> bool:
+    """Put a run where its last checkpoint left it, if it has one; return whether it has.
+
+    Whatever the folder says of later rounds is dropped. The log says if it is the checkpoint before the last one.
+    """
+    has_checkpoint = folder.checkpoint.exists()
+    with folder.resumable():
+        if has_checkpoint and (note := experiment.engine.state.restore(folder.checkpoint)):
+            folder.log(note)
+        folder.forget_from(experiment.engine.state.round)
+    return has_checkpoint
 
 
 def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> Config:

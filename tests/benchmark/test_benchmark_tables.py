@@ -142,6 +142,12 @@ def test_a_method_of_ones_own_is_compared_by_its_name(tmp_path: Path) -> None:
     assert told["tables"][0]["columns"]["method"][0] in ("`cc`", f"`{own}`")
 
 
+def test_where_nothing_is_missing_the_tables_are_written_all_the_same(tmp_path: Path) -> None:
+    told = json.loads(done("benchmark", "candidates", "--datasets", "digits", "--json", "--out", tmp_path).out)
+    assert "| `pfedpll` |" in (tmp_path / "benchmark/candidates/tables.md").read_text()
+    assert len(told["runs"]) > 30
+
+
 def test_without_data_what_comes_along_is_run_and_the_rest_named(tmp_path: Path) -> None:
     said = done(*WORDS, FLIP, "--methods", "cc", "--seeds", "0", "--out", tmp_path)
     assert "left out: lost: no pll/lost.mat in /nowhere (IMPERFED_DATA)" in said.out

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import pyarrow
 import pytest
 from pyarrow import parquet
 
+from imperfed.census.columns import Column
 from imperfed.census.guess import guess
 from imperfed.census.inspect import inspect
 from imperfed.core.errors import DataError
@@ -172,6 +174,84 @@ def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
     rows = f"age,visit,label\n30,{first},a\n40,{first.replace('1', '2')},b\n50,{first.replace('3', '4')},a\n60,,b\n"
     found = guess(write(tmp_path, a=rows, b=rows.replace("2", "1")))
     assert any(why.startswith("left out: visit; dates; to use them") for why in found.why)
+
+
+@pytest.mark.parametrize(("word", "said"), [("ward\u00a0b", r"'ward\xa0b'"), ('"ward\nb"', r"'ward\nb'")])
+def test_words_with_characters_that_cannot_be_seen_are_left_out_and_shown(
+    tmp_path: Path, word: str, said: str
+) -> None:
+    rows = "w,ward,label\n" + "".join(f"{i}.5,{(word, 'icu')[i // 2 % 2]},{'ab'[i % 2]}\n" for i in range(9))
+    found = inspect(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert any(f"left out: ward; a character of {said} cannot be seen" in why for why in found.guessed)
+
+
+DAYS = [datetime(2024, 5, 1 + i % 3) for i in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("days", "first"),
+    [
+        (pyarrow.array(DAYS), "2024-05-01 00:00:00"),
+        (pyarrow.array(DAYS, pyarrow.timestamp("ns", "UTC")), "2024-05-01 00:00:00+00:00"),
+        (pyarrow.array(DAYS).cast(pyarrow.date32()), "2024-05-01"),
+        (pyarrow.array([time(1 + i % 3) for i in range(12)]), "01:00:00"),
+    ],
+)
+def test_a_few_days_or_times_of_day_are_categories_that_can_be_read(
+    tmp_path: Path, days: pyarrow.Array, first: str
+) -> None:
+    table = pyarrow.table({"w": range(12), "day": days, "label": ["a", "b"] * 6})
+    for site in ("north", "south"):
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    found = inspect(tmp_path)
+    assert found.declaration.inputs.categorical["day"][0] == first
+    assert found.values[0].words["day"].counts[first] == 4
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pyarrow.array([b"\x89PNG\xff"] * 12),
+        pyarrow.array([[b"\x89PNG\xff"]] * 12),
+        pyarrow.array([timedelta(days=i % 3) for i in range(12)]),
+    ],
+)
+def test_bytes_and_spans_of_time_are_no_inputs(tmp_path: Path, cells: pyarrow.Array) -> None:
+    table = pyarrow.table({"w": range(12), "odd": cells, "label": ["a", "b"] * 6})
+    for site in ("north", "south"):
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    assert inspect(tmp_path).declaration.inputs == Inputs(("w",))
+
+
+def test_the_columns_of_a_wide_table_are_not_compared_pair_by_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compared(*what: object) -> bool:
+        raise AssertionError(what)
+
+    monkeypatch.setattr(Column, "__eq__", compared)
+    monkeypatch.setattr("imperfed.data.files.rules.matches", compared)
+    names = [f"gene{k}" for k in range(9)]
+    cells = [[f"{i * k}.5" if (i + k) % 5 else "" for k in range(9)] for i in range(12)]
+    rows = "".join(f"{','.join(row)},{'ab'[i % 2]}\n" for i, row in enumerate(cells))
+    write(tmp_path, a=f"{','.join(names)},label\n{rows}", b=f"{','.join(names)},label\n{rows}")
+    found = inspect(tmp_path).declaration.inputs
+    assert found == Inputs((*names,), fill=dict.fromkeys(names, "median"))
+
+
+def test_the_marks_of_many_classes_are_not_compared_pair_by_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compared(*what: object) -> bool:
+        raise AssertionError(what)
+
+    monkeypatch.setattr(Column, "__eq__", compared)
+    names = [f"finding{k}" for k in range(6)]
+    cells = [[str((i + k) % 2) if k in (0, 3) or (i + k) % 5 else "" for k in range(6)] for i in range(12)]
+    rows = "".join(f"{i}.5,{i % 2},{','.join(row)}\n" for i, row in enumerate(cells))
+    write(tmp_path, a=f"w,sex,{','.join(names)}\n{rows}", b=f"w,sex,{','.join(names)}\n{rows}")
+    assert inspect(tmp_path).declaration.labels.columns == tuple(names[1:])
 
 
 def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: Path) -> None:

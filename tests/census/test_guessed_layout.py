@@ -33,6 +33,23 @@ def test_a_folder_a_site_beside_one_for_tests(tmp_path: Path) -> None:
     assert found.test == "test/rows.csv"
 
 
+def test_a_folder_a_site_with_its_rows_and_its_tests(tmp_path: Path) -> None:
+    rows = {f"{site}__{part}": CROWD for site in ("north", "south", "west") for part in ("test", "train")}
+    found = read_back(guess(write(tmp_path, **rows))).declaration
+    assert (found.sites, found.test) == ("*/train.csv", "*/test.csv")
+
+
+def test_the_test_files_of_sites_beside_their_rows(tmp_path: Path) -> None:
+    found = read_back(guess(write(tmp_path, a=CROWD, b=CROWD, test_a=CROWD, test_b=CROWD))).declaration
+    assert found.sites == {"a": "a.csv", "b": "b.csv"}
+    assert found.test == "test_*.csv"
+
+
+def test_a_folder_with_the_tests_of_all_sites(tmp_path: Path) -> None:
+    found = read_back(guess(write(tmp_path, rows__a=CROWD, rows__b=CROWD, test__a=CROWD, test__b=CROWD))).declaration
+    assert (found.sites, found.test) == ("rows/*.csv", "test/*.csv")
+
+
 def test_rows_of_parquet_files_are_counted(tmp_path: Path) -> None:
     for site, first in (("a", 0), ("b", 100)):
         age = ["old" if (site, i) == ("b", 7) else str(first + i) for i in range(40)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from imperfed.defences.krum import Krum
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.engine import MakeBackend
 from imperfed.engine.local_training import Local
+from imperfed.engine.private_run import PrivacyBudget
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.privacy.secret_sum import SecretSum
@@ -123,6 +125,17 @@ def test_a_site_pays_for_the_rounds_in_which_it_is_asked() -> None:
         asked += Counter(report.who)
         assert report.epsilons == {k: MECHANISM.epsilon(asked[k]) for k in report.who}
     assert len(set(asked.values())) > 1
+
+
+def test_what_is_counted_takes_no_more_memory_after_many_rounds() -> None:
+    budget = PrivacyBudget(MECHANISM, lambda round: (*range(1000), 1000 + round % 2))
+    tracemalloc.start()
+    releases = dict(budget.releases(300))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (releases[0], releases[1000], releases[1001]) == (300, 150, 150)
+    assert held < 1 << 20
+    assert (budget.releases(3)[1000], budget.releases(4)[1001]) == (2, 2)
 
 
 def test_a_site_that_failed_pays_as_well() -> None:

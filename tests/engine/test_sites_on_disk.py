@@ -32,7 +32,7 @@ CROWD = world(Exact, (4,) * MANY)
 
 @dataclass(frozen=True)
 class Stateful(Algorithm):
-    """A head of its own at every site, and a memory on which its answer depends."""
+    """A head of its own at every site, a memory on which its answer depends, and a number drawn for the site."""
 
     name: ClassVar[str] = "stateful"
 
@@ -40,7 +40,7 @@ class Stateful(Algorithm):
         return name.startswith("head.")
 
     def init_site(self, site: SiteSetup) -> Tree:
-        return {"moved": torch.zeros(site.layout.shared), "times": torch.tensor(site.n)}
+        return {"moved": torch.zeros(site.layout.shared), "times": torch.tensor(site.n), "drawn": torch.rand(())}
 
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         moved = done.memory["moved"] + done.net.w[: len(done.down["w"])] - done.down["w"]

@@ -207,6 +207,17 @@ def test_rows_of_one_group_stay_together(tmp_path: Path) -> None:
     assert sum(data.facts["test_rows"]) + len(data.federation.public) == 24
 
 
+def test_a_file_of_the_server_changes_nobodys_test_rows(tmp_path: Path) -> None:
+    write_table(tmp_path / "server/p.csv", {"a": [1.0], "b": [0.0]})
+    alone, beside = (
+        federate_files(
+            read_sites(read_declaration(many(tmp_path, group="who", **more))), SplitConfig(), LabelConfig(), 0
+        )
+        for more in ({}, {"public": "server/p.csv"})
+    )
+    assert alone.federation.ids == beside.federation.ids
+
+
 def test_trusted_and_public_files(tmp_path: Path) -> None:
     write_table(tmp_path / "clean/t.csv", {"a": [1.0, 2.0], "b": [0.0, 1.0], "y": ["dog", "cat"]})
     write_table(tmp_path / "clean/p.csv", {"a": [1.0], "b": [0.0]})

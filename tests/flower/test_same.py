@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import nn
 
+from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, SiteSetup
 from imperfed.core.labels import Candidates, Exact
+from imperfed.core.loading import import_path
 from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
@@ -42,6 +47,25 @@ def test_one_process_or_many(case: Case, tmp_path: Path) -> None:
 def test_figures_every_other_round(method: str, tmp_path: Path) -> None:
     kind = Exact if "mime" in method else Candidates
     config, data = settled(method, **{"rounds.evaluate_every": 2, "rounds.rounds": 4}), raw(kind)
+    apart = Apart(config, data, tmp_path).start().go()
+    assert_same(Alone(config, scaled(data)).go(), apart)
+
+
+@dataclass(frozen=True)
+class Drawing(Algorithm):
+    """FedAvg from sites that each add to their answers what they drew before the first round."""
+
+    name: ClassVar[str] = "drawing"
+
+    def init_site(self, site: SiteSetup) -> Tree:
+        return {"drawn": torch.rand(site.layout.shared)}
+
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
+        return {"w": done.net.w[: len(done.down["w"])] + done.memory["drawn"]}, done.memory
+
+
+def test_a_site_draws_its_first_memory_as_a_simulated_one_does(tmp_path: Path) -> None:
+    config, data = settled(f"{import_path(Drawing)}+cross-entropy"), raw(Exact)
     apart = Apart(config, data, tmp_path).start().go()
     assert_same(Alone(config, scaled(data)).go(), apart)
 

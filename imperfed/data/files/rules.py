@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -71,23 +72,24 @@ def _blanks(inputs: Inputs, note: Note) -> None:
     """Note declarations about blank inputs that apply to nothing, or to the wrong kind of column."""
     table = bool(inputs.numeric or inputs.categorical)
     columns = (*inputs.numeric, *inputs.categorical)
+    names, patterns = {*columns}, [column for column in columns if ANY in column]
     for key, declared in (("fill", inputs.fill), ("missing", inputs.missing)):
         if declared and not table:
             note(f"inputs.{key}", "inputs that are no table", "nothing", "leave it out")
         for name in declared if table and isinstance(declared, Mapping) else ():
-            if ANY not in name and not any(name == column or matches(column, name) for column in columns):
+            if not (ANY in name or name in names or any(matches(pattern, name) for pattern in patterns)):
                 note(f"inputs.{key}.{name}", "no such input", "a column of the inputs", nearest(name, columns))
     for column in inputs.numeric:
         how = fill_of(inputs, column)
         if how and how not in ("median", "mean") and not _is_finite(how):
             hint = "list the column under categorical" if how == "mode" else nearest(how, ("median", "mean"))
             note(f"inputs.fill ({column})", shown(how), "median, mean or a number, for a column of numbers", hint)
-    for column, names in inputs.categorical.items():
+    for column, words in inputs.categorical.items():
         own = isinstance(inputs.fill, Mapping) and column in inputs.fill
         how = fill_of(inputs, column)
-        if how not in ("", "mode", *names) and (own or how not in ("median", "mean")) and not _is_finite(how):
+        if how not in ("", "mode", *words) and (own or how not in ("median", "mean")) and not _is_finite(how):
             note(
-                f"inputs.fill ({column})", shown(how), "mode or a category, for a column of words", nearest(how, names)
+                f"inputs.fill ({column})", shown(how), "mode or a category, for a column of words", nearest(how, words)
             )
 
 
@@ -232,10 +234,9 @@ def _names(key: str, names: Iterable[str], fewest: int, note: Note) -> None:
     _once(key, names, note)
     for name in names:
         if name != name.strip() or not name or not name.isprintable():
-            note(key, shown(name), "names without surrounding blanks", "fix the name")
+            note(key, shown(name), "names without surrounding blanks or characters that cannot be seen", "fix the name")
 
 
 def _once(key: str, names: Iterable[str], note: Note) -> None:
-    names = list(names)
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, times in Counter(names).items() if times > 1):
         note(key, f"{shown(name)} twice", "every name once", "leave one out")

@@ -7,6 +7,7 @@ same file are found as well.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -116,16 +117,17 @@ def note_absent(
 
     Columns in `spare` are noted only if another column seems to be the one that is meant.
     """
+    times = Counter(present)
     for name in wanted:
-        if name not in present and name not in spare:
+        if name not in times and name not in spare:
             hint = nearest(name, present) if present else "the table has no columns"
             problems.add(path, None, name, "no such column", "one of this name", hint)
-        elif name not in present and (other := alike(name, [column for column in present if column not in wanted])):
+        elif name not in times and (other := alike(name, [column for column in present if column not in wanted])):
             hint = f"did you mean {shown(other)}? Rename it, or remove it from the table"
             problems.add(path, None, name, "no such column", "one of this name", hint)
-        elif present.count(name) > 1:
-            problems.add(path, None, name, f"{present.count(name)} columns of this name", "one", "rename the others")
-    return [name for name in wanted if present.count(name) == 1]
+        elif times[name] > 1:
+            problems.add(path, None, name, f"{times[name]} columns of this name", "one", "rename the others")
+    return [name for name in wanted if times[name] == 1]
 
 
 def no_rows(path: Source, problems: Problems) -> None:

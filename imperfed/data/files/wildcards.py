@@ -28,7 +28,8 @@ def name_columns(declaration: Declaration, problems: Problems) -> Declaration:
 
 
 def _in_full(declaration: Declaration, columns: Sequence[str], problems: Problems) -> Declaration:
-    every = expanded(declaration.inputs.numeric, [name for name in columns if name not in _taken(declaration)])
+    taken = _taken(declaration)
+    every = expanded(declaration.inputs.numeric, [name for name in columns if name not in taken])
     for pattern in declaration.inputs.numeric:
         if ANY in pattern and pattern in every:
             fix = nearest(pattern.replace(ANY, ""), columns)

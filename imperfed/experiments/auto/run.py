@@ -242,8 +242,6 @@ def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData, objects: Ob
     record, config = read_choice(folder), folder.config(objects)
     with folder.naming_missing_plugins(objects), closing(AutoExperiment(config, data, record)) as running:
         refuse_other_rows(folder, running.data.federation)
-        if folder.checkpoint.exists():
-            running.engine.state.restore(folder.checkpoint)
+        if starting.go_back(running, folder):
             folder.log(f"resumed after round {running.engine.state.round}")
-        folder.forget_from(running.engine.state.round)
-        return running.go(folder, watch)
+        return running.go(replace(folder, made_with=config), watch)

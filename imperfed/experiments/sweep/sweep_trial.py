@@ -18,6 +18,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.parallel import DataCache, run_of
 from imperfed.experiments.run_data import anywhere
+from imperfed.experiments.starting import go_back
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.damaged_files import parse_file
 from imperfed.results.folder import RunFolder
@@ -79,9 +80,7 @@ def carry_out(config: Config, trials: Path, watch: Watch, data: FederatedData) -
         folder = run_of(config, trials)
         if folder is None:
             folder = RunFolder.create(trials, anywhere(config), experiment.hardware.described())
-        elif folder.checkpoint.exists():
-            experiment.engine.state.restore(folder.checkpoint)
-        folder.forget_from(experiment.engine.state.round)
+        go_back(experiment, folder)
         began, failure = time.perf_counter(), ""
         try:
             if not experiment.engine.run(recording(experiment, folder), watch.stop, folder.checkpoint):

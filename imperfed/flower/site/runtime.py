@@ -29,6 +29,7 @@ from imperfed.engine.local_training import Local, SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.server import questions
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
+from imperfed.engine.state import first_memory
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config, RunConfig
 from imperfed.experiments.device import Hardware
@@ -227,7 +228,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     def fresh() -> Tree:
         setup = SiteSetup(run_info.index, len(federation.x), federation.labels, layout)
         tree = {"personal": personal}
-        tree |= {f"memory/{name}": t for name, t in config.method.init_site(setup).items()}
+        tree |= {f"memory/{name}": t for name, t in first_memory(config.method, setup, config.run.seed).items()}
         return tree | {f"rows/{name}": t for name, t in objective.init_rows(federation.labels).items()}
 
     kept = place.states(run_info).load(start, fresh, place.log)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from sklearn.metrics import confusion_matrix
 
 import imperfed
 from imperfed.alone import alone_models
+from imperfed.core.components import Attack
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Candidates
 from imperfed.experiments.auto import run as auto_run
@@ -135,6 +138,34 @@ def test_a_refit_that_was_stopped_goes_on(tmp_path: Path):
     (folder / "summary.json").unlink()
     resumed = imperfed.resume(folder, data=data, progress=False)
     assert resumed.summary.auto == whole.summary.auto
+
+
+def test_a_refit_whose_checkpoint_is_damaged_says_that_it_goes_back(tmp_path: Path):
+    data = federation("exact")
+    whole = imperfed.run(data=data, out=tmp_path, **SMALL)
+    last = RunFolder(whole.folder).checkpoint
+    shutil.copy(last, last.with_name(f"before-{last.name}"))
+    last.write_bytes(last.read_bytes()[:-1])
+    (whole.folder / "summary.json").unlink()
+    resumed = imperfed.resume(whole.folder, data=data, progress=False)
+    assert resumed.summary.auto == whole.summary.auto
+    assert "the run goes back to the checkpoint before it" in (whole.folder / "log.txt").read_text()
+
+
+def test_a_part_that_no_import_finds_is_used_to_the_end(tmp_path: Path):
+    @dataclass(frozen=True)
+    class Idle(Attack):
+        """Rewrites nothing."""
+
+        name: ClassVar[str] = "idle"
+        adversaries: int = 1
+
+        def rewrite(self, x, labels, attribute, classes):
+            return x, labels, "nothing"
+
+    result = imperfed.run(data=federation("exact"), out=tmp_path, attack=Idle(), **SMALL)
+    assert result.summary.auto is not None
+    assert result.report.exists()
 
 
 def test_what_cannot_be_searched_is_refused(tmp_path: Path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -108,7 +108,3 @@ class SiteHolder:
     def close(self) -> None:
         """Shut the rank's backend down."""
         self.backend.close()
-
-
-MakeHolder = Callable[[Population], SiteHolder]
-"""Makes what answers at a rank, on the device of the rank."""
