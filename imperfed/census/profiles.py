@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imperfed.census.columns import BLANK_WORDS, MOST_NUMBERS, Column, kept
+from imperfed.census.columns import BLANK_WORDS, CODE, MOST_NUMBERS, Column, kept
 from imperfed.data.files.cells import NUMBER
 from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delimiter
 from imperfed.data.files.memory import MemoryTable, Source
@@ -159,6 +159,8 @@ def _look(name: str, values: Any) -> Column:
         wrong = compute.invert(compute.match_substring_regex(distinct, f"^(?:{NUMBER.pattern})$"))
         odd = compute.sum(times.filter(wrong), min_count=0).as_py()
     column = Column(name, rows, blanks, numeric, odd, lists, unique, kept(distinct.to_pylist(), numeric))
+    if numeric and compute.any(compute.match_substring_regex(distinct, CODE)).as_py():
+        column = replace(column, codes=True)
     lower = compute.utf8_lower(distinct)
     words = distinct.filter(compute.is_in(lower, value_set=pyarrow.array(sorted(BLANK_WORDS)))).to_pylist()
     return _without_blank_words(column, filled, words) if words and not lists else column
