@@ -86,12 +86,28 @@ def test_a_run(tmp_path: Path) -> None:
     assert "auroc, class by class, mean over sites" in text
 
 
+def test_what_was_not_measured_is_no_column(tmp_path: Path) -> None:
+    sites = tuple(SiteSummary(name, 90, 0, None, None, None, None) for name in SITES)
+    unmeasured, unknown = msgspec.structs.replace(made().personal, mean=None, worst=None, n=0), made().labels
+    labels = msgspec.structs.replace(unknown, accuracy=None, mistaken=None) if unknown else None
+    found = made(sites=sites, personal=unmeasured, common={}, labels=labels)
+    text = printed(lambda console: run_table(console, found, tmp_path))
+    table, _, below = text.partition("└")
+    assert "%" not in table
+    assert "mean over sites" not in table
+    assert "no model was measured" in " ".join(below.split())
+    assert "the true ones are unknown" in below
+
+
 def test_few_classes_are_all_listed_with_what_is_never_predicted(tmp_path: Path) -> None:
     confusion = torch.tensor([[9, 0, 1], [5, 0, 2], [0, 0, 0]])
     predictions = PredictionSummary.of(PredictionCounts(confusion, torch.zeros(10, 3)), ("flu", "sepsis", "gout"))
     text = printed(lambda console: run_table(console, made(predictions=predictions), tmp_path))
     assert_fits(text, "recall,%", "precision,%")
     assert "recall and precision on 17 test rows, class by class" in text
+    shared = msgspec.structs.replace(made().facts, common_test=True)
+    text_shared = printed(lambda console: run_table(console, made(predictions=predictions, facts=shared), tmp_path))
+    assert "17 test rows that all sites share, mean over their models, class by class" in " ".join(text_shared.split())
     assert "never predicted: sepsis (7 test rows)" in text
     assert "no test rows of: gout" in text
     assert re.search(r"sepsis +│ +7 │ +0 │ +0.00 │ +never │ flu", text)
