@@ -22,6 +22,7 @@ from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delim
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.table import read_table
+from imperfed.data.files.text import filled_rows
 from imperfed.data.files.undeclared import UndeclaredText
 
 SAMPLE = 4 * MOST_NUMBERS
@@ -90,6 +91,8 @@ def _read_text(path: Path) -> tuple[UndeclaredText, dict[str, Any]]:
     typed = arrow_csv.read_csv(
         path, parse_options=parse, convert_options=arrow_csv.ConvertOptions(null_values=[""], strings_can_be_null=False)
     )
+    filled = filled_rows(typed.columns)
+    typed = typed if filled is None else typed.filter(filled)
     columns = dict(zip(typed.column_names, typed.columns, strict=True))  # of columns with one name, the last
     numbers = {name: many for name, column in columns.items() if (many := _many_numbers(column)) is not None}
     written = {}
@@ -100,6 +103,7 @@ def _read_text(path: Path) -> tuple[UndeclaredText, dict[str, Any]]:
             column_types=dict.fromkeys(rest, pyarrow.string()), include_columns=rest if once else []
         )
         again = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+        again = again if filled is None else again.filter(filled)
         text = dict(zip(again.column_names, again.columns, strict=True))
         written = {name: text[name] for name in rest}
     file = UndeclaredText(path, delimiter, tuple(typed.column_names), columns, written)
