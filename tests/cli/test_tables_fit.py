@@ -144,7 +144,11 @@ def test_a_sweep_says_over_how_many_seeds_where_there_is_no_interval(tmp_path: P
     cell = {"settings": {"lr": "0.1"}, "mean": 0.75, "trials": [], "difference": None}
     chosen = {"settings": {"lr": "0.1"}, "values": [0.8], "figure": "accuracy, mean over sites", "interval": None}
     results = {"cells": [cell], "grid": {"lr": ["0.1"]}, "figure": "accuracy", "method": "cc", "seeds": [0]}
+    for run in ("chosen-run", "trials/a-trial"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "summary.json").touch()
     text = printed(lambda console: sweep_table(console, {**results, "chosen": chosen}, tmp_path))
+    assert text.splitlines()[-1] == f"  {tmp_path / 'chosen-run'}"
     assert "on test rows: accuracy, mean over sites 80.00\N{NO-BREAK SPACE}% (1 seed)" in text
     assert_fits(text, "lr", "chosen")
 

@@ -50,12 +50,16 @@ class SweepPlan:
         except (ValueError, TypeError) as error:
             raise DataError(f"{path}: cut short or damaged ({error}); sweep again") from error
 
+    def write(self, folder: Path) -> None:
+        """Write the plan into its folder."""
+        write_whole(folder / PLAN, lambda path: path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8"))
+
     @contextmanager
     def noted(self, folder: Path) -> Iterator[None]:
         """Keep the plan in a new folder while its trials go on; where none could begin, nothing is left."""
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True)
-        write_whole(folder / PLAN, lambda path: path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8"))
+        self.write(folder)
         try:
             yield
         except (Interrupted, DiskFullError):
