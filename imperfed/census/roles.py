@@ -122,11 +122,15 @@ def guess_site(look: Look, known: str = "") -> str:
 
 
 def _other_formats(layout: FolderLayout) -> str:
-    """Return which files beside the only one of its format may be those of other sites; empty if there are none."""
+    """Return how the files beside the only one, which may be those of other sites, are taken in; empty if none are."""
     formats = (*TABLES, *WORKBOOKS, ".gz")
-    beside = [path.name for path in sorted(layout.folder.glob("[!.]*")) if path.suffix.lower() in formats]
-    others = [name for name in beside if name not in (layout.sites, *layout.besides.values())]
-    return f". If each site has a file of its own, give {listed(others)} the same format" if others else ""
+    beside = [path for path in sorted(layout.folder.glob("[!.]*")) if path.suffix.lower() in formats]
+    others = [path for path in beside if path.name not in (layout.sites, *layout.besides.values())]
+    if not others:
+        return ""
+    unlike = [path.name for path in others if path.suffix.lower() != layout.files[0].suffix.lower()]
+    how = f"give {listed(unlike)} the same format" if unlike else f"name their folder: imperfed inspect {layout.folder}"
+    return f". If each site has a file of its own, {how}"
 
 
 def guess_image(look: Look) -> str:

@@ -207,6 +207,13 @@ def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: P
         inspect(tmp_path)
 
 
+def test_a_file_that_is_named_among_those_of_other_sites_says_to_name_the_folder(tmp_path: Path) -> None:
+    rows = "w,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(9))
+    write(tmp_path, north=rows, south=rows)
+    with pytest.raises(DataError, match=rf"a file of its own, name their folder: imperfed inspect {tmp_path}$"):
+        inspect(tmp_path / "north.csv")
+
+
 def test_files_of_other_formats_are_named_where_one_seems_to_be_all_there_is(tmp_path: Path) -> None:
     rows = "w,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(9))
     write(tmp_path, north=rows)
