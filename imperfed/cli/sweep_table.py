@@ -42,7 +42,7 @@ def sweep_table(console: Console, results: Mapping[str, Any], folder: Path) -> N
     for name in (PAGE, RESULTS):
         print_path(console, folder / name)
     if runs := sorted(path.parent for path in folder.glob("*/summary.json")):
-        console.print("and a folder for each run of the chosen settings, with its report.html and models:")
+        console.print("and a folder for each run of the chosen settings, with report.html and models:")
         for run in runs:
             print_path(console, run)
 

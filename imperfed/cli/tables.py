@@ -159,7 +159,7 @@ def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -
     ]
     if differ:
         table += [TableColumn(f"{name}, %", [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
-    print_table(console, table, "auroc, class by class, mean over sites")
+    print_table(console, table, "auroc, class by class, mean over sites; positives: of the training rows")
 
 
 def predictions_table(console: Console, predictions: PredictionSummary, shared: bool) -> None:

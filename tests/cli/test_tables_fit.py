@@ -83,7 +83,7 @@ def test_a_run(tmp_path: Path) -> None:
     text = printed(lambda console: run_table(console, found, tmp_path))
     assert_fits(text, *SITES, *CLASSES, "annotated,%", "never,%", "auroc,%", "recall,%", "precision,%", "82.74")
     assert "the 8 classes of lowest recall of 30" in " ".join(text.split())
-    assert "auroc, class by class, mean over sites" in text
+    assert "auroc, class by class, mean over sites; positives: of the training rows" in text
 
 
 def test_what_was_not_measured_is_no_column(tmp_path: Path) -> None:
