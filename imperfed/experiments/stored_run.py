@@ -32,7 +32,6 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
             f"{folder.path}: the folder of {folder.site} in a run with real sites, whose rows it keeps itself; "
             "its figures are in report.html and summary.json, and `imperfed predict` takes files"
         )
-    folder.ended()
     config = folder.config()
     evaluator, federation, predictor = stored_models(folder, config, load_data(config))
     with one_thread():

@@ -196,7 +196,10 @@ class RunFolder:
     def load_model(self, name: str) -> dict[str, Tensor]:
         """Return the model of a site, or the global one if sites have no models of their own."""
         own = self.path / "models" / f"{name}.safetensors"
-        return self.load_tensors(own if own.exists() else self.path / "models" / "global.safetensors")
+        path = own if own.exists() else self.path / "models" / "global.safetensors"
+        if not path.exists():
+            self.ended()  # models are written at the end
+        return self.load_tensors(path)
 
     def scale(self) -> Scale:
         """Return how inputs are scaled, filled and binned for a model; as they are if nothing is stored."""
