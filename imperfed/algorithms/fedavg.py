@@ -20,7 +20,7 @@ from imperfed.core.algorithm import Algorithm
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
-    """Local steps, then the mean of the models weighted by n_k. The objective decides which labels it learns from."""
+    """Local steps, then the mean of the models, weighted by rows. The objective decides which labels it learns from."""
 
     name: ClassVar[str] = "fedavg"
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}

@@ -22,7 +22,6 @@ from imperfed.api.parts import objects_again, split_objects
 from imperfed.api.result import RunResult
 from imperfed.api.watching import OnRound, watching
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import UsageError
 from imperfed.core.objective import Objective
 from imperfed.experiments.auto import run as runs
 from imperfed.models import ModelSpec, build
@@ -100,9 +99,7 @@ def load(folder: str | Path, **objects: Any) -> RunResult:
     predictions; the weights are those of the run. Figures, labels and history need none of them.
     """
     opened = RunFolder.open(as_path(folder, "folder"))
-    summary = opened.summary()
-    if summary is None:
-        raise UsageError(f"{opened.path}: this run has not ended; continue with: imperfed resume {opened.path}")
+    summary = opened.ended()
     given = objects_again(opened, objects)
     if given.model is not None:  # refuse now, not at the first prediction, a network that does not fit
         model = given.beginning_with(opened.initial()).model

@@ -21,10 +21,12 @@ def name_warnings(census: Census) -> Iterator[str]:
     """Warn about names that stand for no class, or for the same class as another name."""
     blank = [name for name in census.classes if name.lower() in CLEAR_WORDS]
     if blank:
-        yield (
-            f"class {', '.join(blank)}: a label, or a word for none? If none, drop these rows, or name the classes "
-            "that they may have as candidate sets"
+        asked = (
+            f"class {blank[0]}: a label, or a word"
+            if len(blank) == 1
+            else (f"classes {', '.join(blank)}: labels, or words")
         )
+        yield f"{asked} for none? If none, drop these rows, or name the classes that they may have as candidate sets"
     held = _sites_by_class(census)
     for first, second in combinations(census.classes[:MOST], 2):
         if _is_one_name(first, second, bool(held[first] & held[second])):

@@ -19,6 +19,8 @@ SPOILT = 0.05
 """The largest share of cells without a number that are taken as mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
+CODE = r"^0\d+$"
+"""A number as it is written in ids and postcodes, and never in measurements: with leading zeros."""
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))(?!\d)")
 BLANK_WORDS = frozenset(
     ("n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", "?", ".", "missing", "unknown", "k.a.")
@@ -47,6 +49,8 @@ class Column:
     """The distinct values (of lists: their items), or None if there are too many."""
     missing: dict[str, int] = field(default_factory=dict)
     """Words that stand for a blank among numbers, and how often each does."""
+    codes: bool = False
+    """Whether whole numbers are written with leading zeros."""
 
     @classmethod
     def joined(cls, parts: Sequence[Column]) -> Column:
@@ -65,6 +69,7 @@ class Column:
             all(part.unique for part in parts),
             None if len(values) < len(parts) else kept(frozenset().union(*values), numeric),
             dict(sorted(missing.items())),
+            numeric and any(part.codes for part in parts),
         )
 
     def _of_words(self) -> Column:

@@ -39,7 +39,10 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     _print_classes(census, console)
     if inspection.values[0].numbers:
         print_values(inspection.values, console)
-    for line in _further(census):
+    further = _further(census)
+    if further and inspection.values[0].numbers:
+        console.print()
+    for line in further:
         print_wrapped(console, line)
     if inspection.warnings:
         console.print("\nwarnings:", style="bold")

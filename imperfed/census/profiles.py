@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imperfed.census.columns import BLANK_WORDS, MOST_NUMBERS, Column, kept
+from imperfed.census.columns import BLANK_WORDS, CODE, MOST_NUMBERS, Column, kept
 from imperfed.data.files.cells import NUMBER, encoded, word
 from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delimiter
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.table import read_table
+from imperfed.data.files.text import filled_rows
 from imperfed.data.files.undeclared import UndeclaredText
 
 SAMPLE = 4 * MOST_NUMBERS
@@ -88,6 +89,8 @@ def _read_text(path: Path) -> tuple[UndeclaredText, dict[str, Any]]:
     typed = arrow_csv.read_csv(
         path, parse_options=parse, convert_options=arrow_csv.ConvertOptions(null_values=[""], strings_can_be_null=False)
     )
+    filled = filled_rows(typed.columns)
+    typed = typed if filled is None else typed.filter(filled)
     columns = dict(zip(typed.column_names, typed.columns, strict=True))  # of columns with one name, the last
     numbers = {name: many for name, column in columns.items() if (many := _many_numbers(column)) is not None}
     written = {}
@@ -98,6 +101,7 @@ def _read_text(path: Path) -> tuple[UndeclaredText, dict[str, Any]]:
             column_types=dict.fromkeys(rest, pyarrow.string()), include_columns=rest if once else []
         )
         again = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+        again = again if filled is None else again.filter(filled)
         text = dict(zip(again.column_names, again.columns, strict=True))
         written = {name: text[name] for name in rest}
     file = UndeclaredText(path, delimiter, tuple(typed.column_names), columns, written)
@@ -154,6 +158,8 @@ def _look(name: str, values: Any) -> Column | None:
         wrong = compute.invert(compute.match_substring_regex(distinct, f"^(?:{NUMBER.pattern})$"))
         odd = compute.sum(times.filter(wrong), min_count=0).as_py()
     column = Column(name, rows, blanks, numeric, odd, lists, unique, kept(distinct.to_pylist(), numeric))
+    if numeric and compute.any(compute.match_substring_regex(distinct, CODE)).as_py():
+        column = replace(column, codes=True)
     lower = compute.utf8_lower(distinct)
     words = distinct.filter(compute.is_in(lower, value_set=pyarrow.array(sorted(BLANK_WORDS)))).to_pylist()
     return _without_blank_words(column, filled, words) if words and not lists else column

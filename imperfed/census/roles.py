@@ -24,6 +24,7 @@ LABELS = ("labels", "label", "candidates", "class", "target", "y", "diagnosis", 
 SENSITIVE = ("race", "ethnicity", "religion", "sex", "gender")
 WORDY = ("key", "name")
 IDS = ("id", "uid", *WORDY)
+NUMBERS = ("nr", "no", "number", "mrn")
 PERSONS = ("patient", "person", "subject")
 GROUPS = (*PERSONS, "family", "group")
 """Words in the names of columns that suggest a role."""
@@ -53,8 +54,12 @@ class Look:
     ) -> Look:
         """Begin with all columns that have a name."""
         if "" in every:
+            row_numbers = "; pandas writes row numbers so, unless index=False"
+            why = [
+                *why,
+                "left out: the column without a name" + (row_numbers if every[""].known else ", which is blank"),
+            ]
             every = {name: c for name, c in every.items() if name}
-            why = [*why, "left out: the column without a name; pandas writes row numbers so, unless index=False"]
         common = {name: c for name, c in every.items() if all(name in columns for columns in files)}
         scattered = {name: c for name, c in every.items() if name not in common}
         return cls(layout, common, files, why, scattered)
@@ -117,11 +122,15 @@ def guess_site(look: Look, known: str = "") -> str:
 
 
 def _other_formats(layout: FolderLayout) -> str:
-    """Return which files beside the only one of its format may be those of other sites; empty if there are none."""
+    """Return how the files beside the only one, which may be those of other sites, are taken in; empty if none are."""
     formats = (*TABLES, *WORKBOOKS, ".gz")
-    beside = [path.name for path in sorted(layout.folder.glob("[!.]*")) if path.suffix.lower() in formats]
-    others = [name for name in beside if name not in (layout.sites, *layout.besides.values())]
-    return f". If each site has a file of its own, give {listed(others)} the same format" if others else ""
+    beside = [path for path in sorted(layout.folder.glob("[!.]*")) if path.suffix.lower() in formats]
+    others = [path for path in beside if path.name not in (layout.sites, *layout.besides.values())]
+    if not others:
+        return ""
+    unlike = [path.name for path in others if path.suffix.lower() != layout.files[0].suffix.lower()]
+    how = f"give {listed(unlike)} the same format" if unlike else f"name their folder: imperfed inspect {layout.folder}"
+    return f". If each site has a file of its own, {how}"
 
 
 def guess_image(look: Look) -> str:
@@ -152,10 +161,11 @@ def guess_attribute(look: Look) -> SensitiveColumn | None:
 
 def guess_id(look: Look, image: str, site: str) -> str:
     """Guess the column that identifies rows."""
-    columns = [c for c in _row_names(look) if not c.blanks and (c.unique or _unique_at(look, c, site))]
-    if columns:
-        look.take(columns[0].name, f"id: {columns[0].name}, by its name; no value occurs twice at a site")
-        return columns[0].name
+    named = [c for c in _row_names(look) if not c.blanks and (c.unique or _unique_at(look, c, site))]
+    why = dict.fromkeys([c.name for c in named], "by its name") | _serial_numbers(look)
+    for name, reason in why.items():
+        look.take(name, f"id: {name}, {reason}; no value occurs twice at a site")
+        return name
     if image and all(file[image].unique for file in look.files):
         look.why.append(f"id: {image}, since no image occurs twice at a site")
         return image
@@ -166,6 +176,14 @@ def _row_names(look: Look) -> list[Column]:
     """Return the columns with names like ids: `id`, `patient_id`, `patient`, but not `patient_age`."""
     columns = look.named((*IDS, *PERSONS))
     return [c for c in columns if {*IDS} & {*words_of(c.name)} or words_of(c.name)[-1] in PERSONS]
+
+
+def _serial_numbers(look: Look) -> dict[str, str]:
+    """Return the columns that number the rows, and how each shows it: by its name, such as `Case No`, or by zeros."""
+    numbers = [c for c in look.columns.values() if c.numeric and c.unique and c.known and not c.blanks]
+    named = [c.name for c in numbers if words_of(c.name)[-1:] and words_of(c.name)[-1] in NUMBERS]
+    zeros = [c.name for c in numbers if c.codes]
+    return dict.fromkeys(named, "by its name") | dict.fromkeys(zeros, "by the leading zeros of its numbers")
 
 
 def _unique_at(look: Look, column: Column, site: str) -> bool:
@@ -188,6 +206,10 @@ def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
         if not (c.few and {*WORDY} & {*words_of(c.name)}):
             twice = repeated(look.layout, c.name, site)
             look.take(c.name, f"left out: {c.name}, an id by its name" + (f"; {twice}" if twice else ""))
+    for name, reason in _serial_numbers(look).items():
+        look.take(name, f"left out: {name}, an id {reason}")
+    for c in [c for c in look.columns.values() if c.codes and not c.few]:
+        look.take(c.name, f"left out: {c.name}; numbers with leading zeros are codes, and no measurements")
     doubtful = []
     for c in [c for c in look.columns.values() if c.values and len(c.values) > 1 and c.values <= {*labels.classes}]:
         if (len(labels.classes) > 2 and not c.numeric) or _alike(c.name, labels.column):

@@ -39,9 +39,9 @@ def print_values(sites: Sequence[SiteValues], console: Console) -> None:
         print_wrapped(console, "quartiles: imperfed inspect --json", "  ")
     else:
         more = f"; {len(names) - MOST_COLUMNS} more columns" if len(names) > MOST_COLUMNS else ""
-        note = f"quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json"
+        note = f"distinct: the most at a site; quartiles: the lowest to the highest of a site{more}. Every site:"
+        note += " imperfed inspect --json"
         print_wrapped(console, note, "  ")
-    console.print()
 
 
 def _figures(column: ColumnValues) -> list[str]:

@@ -41,6 +41,10 @@ def sweep_table(console: Console, results: Mapping[str, Any], folder: Path) -> N
     console.print("Written:")
     for name in (PAGE, RESULTS):
         print_path(console, folder / name)
+    if runs := sorted(path.parent for path in folder.glob("*/summary.json")):
+        console.print("and a folder for each run of the chosen settings, with report.html and models:")
+        for run in runs:
+            print_path(console, run)
 
 
 def said(number: int, cell: Mapping[str, Any]) -> str:

@@ -57,7 +57,7 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
     if summary.by_class:
         class_table(console, summary.by_class, len(summary.sites))
     if summary.predictions:
-        predictions_table(console, summary.predictions)
+        predictions_table(console, summary.predictions, summary.facts.common_test)
     for line in sentences_of(summary):
         print_wrapped(console, line)
     took = "" if summary.seconds is None else f", after {summary.seconds:.1f} s of training"
@@ -82,7 +82,7 @@ def sentences_of(summary: Summary) -> Iterator[str]:
         yield summary.calibration.sentence()
     if isinstance(summary.labels, FilledLabels):
         yield filled_sentence(summary.labels)
-    elif summary.labels and summary.labels.accuracy is not None:
+    elif summary.labels:
         yield resolved_sentence(summary.labels)
     if summary.repair:
         yield changes(summary.repair)
@@ -102,10 +102,13 @@ def heading(summary: Summary) -> str:
 
 
 def sites_table(console: Console, summary: Summary) -> None:
-    """Print the figures of the sites."""
+    """Print the figures of the sites, as far as there are any."""
     sites = listed_of(summary.sites)
-    columns: dict[str, list[float | None]] = {f"{summary.metric}, %": [row.value for row in sites]}
-    means = [summary.personal.mean]
+    columns: dict[str, list[float | None]] = {}
+    means = []
+    if any(row.value is not None for row in sites):
+        columns[f"{summary.metric}, %"] = [row.value for row in sites]
+        means.append(summary.personal.mean)
     for title, values in apart(summary.sites).items():
         figure_of = {row.site: value for row, value in zip(summary.sites, values, strict=True)}
         columns[f"{title}, %"] = [figure_of[row.site] for row in sites]
@@ -114,6 +117,8 @@ def sites_table(console: Console, summary: Summary) -> None:
         columns[title] = [row.labels for row in sites]
         means.append(None)
     over_all = "mean over sites" if len(sites) == len(summary.sites) else f"mean over {len(summary.sites)} sites"
+    if not columns:
+        over_all = "all sites"
     rows = sum(row.train for row in summary.sites)
     table = [
         TableColumn("site", [*(row.site for row in sites), over_all], words=True),
@@ -129,7 +134,7 @@ def labels_column(summary: Summary) -> str:
     """Return the title of the column of label figures; empty where there are none."""
     if isinstance(summary.labels, FilledLabels):
         return "filled in, auroc, %" if summary.labels.accuracy is not None else ""
-    return "labels resolved, %" if summary.labels else ""
+    return "labels resolved, %" if summary.labels and summary.labels.accuracy is not None else ""
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -154,11 +159,14 @@ def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -
     ]
     if differ:
         table += [TableColumn(f"{name}, %", [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
-    print_table(console, table, "auroc, class by class, mean over sites")
+    print_table(console, table, "auroc, class by class, mean over sites; positives: of the training rows")
 
 
-def predictions_table(console: Console, predictions: PredictionSummary) -> None:
-    """Print recall and precision of every class, or of the worst ones, and which classes are never predicted."""
+def predictions_table(console: Console, predictions: PredictionSummary, shared: bool) -> None:
+    """Print recall and precision of every class, or of the worst ones, and which classes are never predicted.
+
+    `shared`: whether all sites are tested on the same rows, so that figures are means over their models.
+    """
     tested = predictions.worst()
     shown = tested if len(tested) <= MOST_CLASSES else tested[:WORST]
     which = "class by class" if shown is tested else f"the {WORST} classes of lowest recall of {len(tested)}"
@@ -170,13 +178,16 @@ def predictions_table(console: Console, predictions: PredictionSummary) -> None:
         TableColumn("precision, %", ["never" if row.precision is None else per_cent(row.precision) for row in shown]),
         TableColumn("most often taken for", [predictions.taken_for(row.name) for row in shown], words=True),
     ]
-    print_table(console, table, f"recall and precision on {many(predictions.n, 'test row')}, {which}")
+    rows = many(predictions.n, "test row") + (" that all sites share, mean over their models" if shared else "")
+    print_table(console, table, f"recall and precision on {rows}, {which}")
     for sentence in predictions.sentences():
         print_wrapped(console, sentence)
 
 
 def resolved_sentence(labels: ResolvedLabels) -> str:
     """Return how many candidate sets were resolved correctly."""
+    if labels.accuracy is None:
+        return f"labels resolved: {labels.n}; the true ones are unknown"
     return (
         f"labels resolved correctly: {per_cent(labels.accuracy)} % of {labels.n}; "
         f"picking a candidate at random: {per_cent(labels.picking_at_random)} %"

@@ -83,8 +83,13 @@ class ComparisonPlan:
             remedy = "make room, then continue" if isinstance(error, DiskFullError) else "continue"
             raise type(error)(f"{first}; {remedy} the whole comparison with: imperfed resume {folder}") from error
         except ImperfedError:
-            if folder.is_dir() and [path.name for path in folder.iterdir()] == [FILE]:
-                (folder / FILE).unlink()
-                for path in new:
-                    path.rmdir()
+            drop_bare_plan(folder / FILE, new)
             raise
+
+
+def drop_bare_plan(plan: Path, new: Sequence[Path]) -> None:
+    """Remove a plan that is all its folder holds; `new`: the folders made for it, the innermost first."""
+    if plan.parent.is_dir() and [*plan.parent.iterdir()] == [plan]:
+        plan.unlink()
+        for folder in new:
+            folder.rmdir()

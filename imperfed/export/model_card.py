@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from imperfed.core.labels import KINDS
 from imperfed.report.words import MEANINGS, count, many, named, per_cent, product
-from imperfed.results.summary import SiteSummary, Summary
+from imperfed.results.summary import Summary
 
 Z = 1.96
 """Of a 95 % interval."""
+ALL = "all sites"
+"""Whose model it is that the sites share."""
+FEW = 100
+"""The test rows below which a figure is said to be rough."""
 
 
 def model_card(summary: Summary, site: str, description: dict[str, Any], file: str) -> str:
     """Return the text of `MODEL_CARD.md`."""
     whose = "the model of all sites" if description["shared"] else f"the model of {site}"
+    tested = _tested(summary, None if description["shared"] else site)
     parts = {
         f"{summary.title}, {whose}": _purpose(summary, file),
         "How to call it": _calling(description),
         "Data": _data(summary),
-        "Figures": _figures(summary, site),
+        "Figures": _figures(summary, tested),
         "What left the sites": _sent(summary),
-        "Limits": _limits(summary, site),
+        "Limits": _limits(summary, tested),
     }
     sections = [
         f"{'#' if k == 0 else '##'} {title}\n\n" + "\n".join(lines) for k, (title, lines) in enumerate(parts.items())
@@ -74,9 +80,25 @@ def _data(summary: Summary) -> Iterator[str]:
         yield f"Before training, `{repair.name}` changed {count(repair.changed)} of {count(repair.n)} labels."
 
 
-def _figures(summary: Summary, site: str) -> Iterator[str]:
+@dataclass(frozen=True)
+class Tested:
+    """The leading figure of a model on the test rows of those whose model it is."""
+
+    whose: str
+    rows: int
+    value: float | None
+
+
+def _tested(summary: Summary, site: str | None) -> Tested:
+    """Return how the model of a site was tested, or the one of all sites."""
+    if site is None:
+        return Tested(ALL, summary.personal.n, summary.personal.weighted)
     own = next(row for row in summary.sites if row.site == site)
-    yield _own_figure(summary, own)
+    return Tested(own.site, own.test, own.value)
+
+
+def _figures(summary: Summary, tested: Tested) -> Iterator[str]:
+    yield _leading_figure(summary, tested)
     if summary.personal.mean is not None:
         yield f"Mean over sites: {per_cent(summary.personal.mean)}; worst site: {per_cent(summary.personal.worst)}."
     for name, figure in summary.common.items():
@@ -95,13 +117,16 @@ def _figures(summary: Summary, site: str) -> Iterator[str]:
             yield f"| {one.name} | {count(one.support)} | {per_cent(one.recall)} | {per_cent(one.precision)} |"
 
 
-def _own_figure(summary: Summary, own: SiteSummary) -> str:
-    if own.value is None:
-        return f"{own.site} has no test rows of its own, so this model was not tested there."
-    line = f"On the {many(own.test, 'test row')} of {own.site}: {named(summary.metric)} {per_cent(own.value)}"
+def _leading_figure(summary: Summary, tested: Tested) -> str:
+    if tested.value is None and tested.whose == ALL:
+        return "No site has test rows of its own."
+    if tested.value is None:
+        return f"{tested.whose} has no test rows of its own, so this model was not tested there."
+    rows = many(tested.rows, "test row")
+    line = f"On the {rows} of {tested.whose}: {named(summary.metric)} {per_cent(tested.value)}"
     if summary.metric != "accuracy":
-        return f"{line}."
-    low, high = accuracy_interval(own.value, own.test)
+        return f"{line}, the mean weighted by their rows." if tested.whose == ALL else f"{line}."
+    low, high = accuracy_interval(tested.value, tested.rows)
     return f"{line} (95 % interval {per_cent(low)} to {per_cent(high)})."
 
 
@@ -118,7 +143,7 @@ def _sent(summary: Summary) -> Iterator[str]:
         yield "\nNone of this is differentially private: updates can reveal something about rows."
 
 
-def _limits(summary: Summary, site: str) -> Iterator[str]:
+def _limits(summary: Summary, tested: Tested) -> Iterator[str]:
     yield "- The figures hold for rows like the test rows; other places, devices or times need figures of their own."
     if summary.predictions is not None:
         yield from (f"- {sentence[0].upper()}{sentence[1:]}." for sentence in summary.predictions.sentences())
@@ -126,6 +151,5 @@ def _limits(summary: Summary, site: str) -> Iterator[str]:
         yield f"- Trained from {KINDS[summary.facts.labels].title}: what these leave open was inferred, not observed."
     if summary.calibration is None or summary.calibration.temperature is None:
         yield "- Probabilities are not calibrated."
-    own = next(row for row in summary.sites if row.site == site)
-    if own.test < 100:
-        yield f"- {own.site} has {many(own.test, 'test row')}: its figure is rough."
+    if tested.value is not None and tested.rows < FEW:
+        yield f"- {tested.whose[0].upper()}{tested.whose[1:]}: {many(tested.rows, 'test row')}, so the figure is rough."

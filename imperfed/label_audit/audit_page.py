@@ -18,12 +18,12 @@ OPEN = 3
 LABELS_PICTURE = (
     "estimated wrong labels per thousand, by site and label",
     "given label",
-    "Of a thousand rows that have this label at this site, how many are estimated to be of another class.",
+    "Of a thousand rows that have this label at this site, how many are estimated to be of another class; blank: none.",
 )
 SETS_PICTURE = (
     "estimated sets without the true class per thousand, by site and class",
     "true class",
-    "Of a thousand rows of this class at this site, how many are estimated to have a set without it.",
+    "Of a thousand rows of this class at this site, how many are estimated to have a set without it; blank: none.",
 )
 """Title, vertical axis and caption."""
 
@@ -84,7 +84,7 @@ def tiles(summary: AuditSummary) -> list[Tile]:
     if not summary.sets:
         then = f"then {per_cent(summary.noise_after)} wrong, estimated"
         shown.append(Tile("a repair would change", count(summary.changes), then))
-    if len(summary.sites) > 1:
+    if len(summary.sites) > 1 and any(round(site.noise, 3) for site in summary.sites):
         shown.append(noisiest_tile(summary))
     if summary.truth is not None and (score := summary.truth.suspects.average_precision) is not None:
         wrong = per_cent(summary.truth.suspects.wrong)
@@ -111,13 +111,19 @@ def noisiest_tile(summary: AuditSummary | AuditOverview) -> Tile:
 
 
 def pictures(summary: AuditSummary) -> list[Picture]:
-    """Draw the share of wrong labels by site and label, or of sets that miss the true class by site and class."""
+    """Draw the share of wrong labels by site and label, or of sets that miss the true class by site and class.
+
+    Where there are none, nothing is drawn.
+    """
     title, axis, caption = SETS_PICTURE if summary.sets else LABELS_PICTURE
     wrong = [[label.missed if summary.sets else label.wrong for label in site.labels] for site in summary.sites]
+    rows = [[round(1000 * (share or 0.0)) for share in row] for row in zip(*wrong, strict=True)]
+    if not any(map(any, rows)):
+        return []
     svg = plots.heat_map(
         "noise",
         title,
-        [[round(1000 * (share or 0.0)) for share in row] for row in zip(*wrong, strict=True)],
+        rows,
         (axis, summary.classes),
         ("", [site.site for site in summary.sites]),
     )

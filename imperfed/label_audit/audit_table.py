@@ -21,7 +21,7 @@ MOST_SENTENCES = 8
 def print_audit(console: Console, summary: AuditSummary, folder: Path) -> None:
     """Print the figures of every site, the findings, and where everything was written."""
     console.print(title(summary), style="bold")
-    print_table(console, site_columns(summary), "share and number of wrong labels at each site")
+    print_table(console, site_columns(summary), caption(summary))
     if len(summary.sites) > MOST_SITES:
         console.print(f"the {MOST_SITES} noisiest of {len(summary.sites)} sites")
     print_sentences(console, summary)
@@ -35,10 +35,10 @@ def print_overview(console: Console, found: AuditOverview, folder: Path) -> None
     columns = [
         TableColumn("site", [site.site for site in sites], words=True),
         TableColumn("rows", [count(site.rows) for site in sites]),
-        TableColumn("wrong, estimated", [per_cent(site.noise) for site in sites]),
+        TableColumn(estimated(found), [per_cent(site.noise) for site in sites]),
         *([] if found.sets else [TableColumn("would change", [count(site.changes) for site in sites])]),
     ]
-    print_table(console, columns, "share and number of wrong labels at each site")
+    print_table(console, columns, caption(found))
     print_sentences(console, found)
     console.print("each site has its own page and its labels in its state folder")
     print_written(console, folder, ("audit.html", "audit.json"))
@@ -67,6 +67,17 @@ def print_written(console: Console, folder: Path, names: Sequence[str]) -> None:
         print_path(console, folder / name)
 
 
+def caption(summary: AuditSummary | AuditOverview) -> str:
+    """Return what a table of sites is about."""
+    what = "candidate sets that miss the true class" if summary.sets else "wrong labels"
+    return f"share and number of {what} at each site"
+
+
+def estimated(summary: AuditSummary | AuditOverview) -> str:
+    """Return the heading of the estimated shares."""
+    return "missing it, estimated" if summary.sets else "wrong, estimated"
+
+
 def site_columns(summary: AuditSummary) -> list[TableColumn]:
     """Return the columns of a table of sites, the noisiest first."""
     sites = sorted(summary.sites, key=lambda site: -site.noise)[:MOST_SITES]
@@ -77,7 +88,7 @@ def site_columns(summary: AuditSummary) -> list[TableColumn]:
     return [
         TableColumn("site", [site.site for site in sites], words=True),
         TableColumn("rows", [count(site.rows) for site in sites]),
-        TableColumn("wrong, estimated", [per_cent(site.noise) for site in sites]),
+        TableColumn(estimated(summary), [per_cent(site.noise) for site in sites]),
         *truth,
         TableColumn("suspects", [count(site.suspects) for site in sites]),
         *([] if summary.sets else repair_columns(sites)),

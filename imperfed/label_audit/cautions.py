@@ -34,7 +34,8 @@ def cautions(summary: AuditSummary | AuditOverview, classes: Sequence[str], pool
 def few_rows(summary: AuditSummary | AuditOverview) -> Iterator[str]:
     """Yield which sites have too few rows to be judged by them."""
     if few := [site.site for site in summary.sites if site.rows < FEW]:
-        yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of them comes mostly from other sites."
+        them = "it" if len(few) == 1 else "them"
+        yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of {them} comes mostly from other sites."
 
 
 def without_clean_rows(summary: AuditSummary | AuditOverview, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:

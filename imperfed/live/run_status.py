@@ -14,7 +14,7 @@ from statistics import fmean, median
 from typing import Any
 
 from imperfed.data.files.declaration import called
-from imperfed.report.run_files import COMMON, PERSONAL, Course, RunFiles, read_run
+from imperfed.report.run_files import COMMON, PERSONAL, STAMPED, Course, RunFiles, read_run
 from imperfed.report.words import named
 from imperfed.results.folder import RunFolder
 from imperfed.results.prediction_figures import listed
@@ -49,7 +49,9 @@ class RunStatus:
     title: str
     data: str
     state: str
-    """ended, running, or silent: nothing was written for long."""
+    """ended, interrupted, running, or silent: nothing was written for long."""
+    searching: bool
+    """Whether there are no rounds yet, since the best method is still searched for."""
     round: int
     rounds: int
     seconds_left: float | None
@@ -69,16 +71,15 @@ class RunStatus:
         """Read the folder of a run; `now`: seconds since the epoch."""
         folder = RunFolder.open(path)
         run, stamps = read_run(folder), round_times(path / "log.txt")
-        ended = run.summary is not None
         pace = pace_of(stamps)
-        left = None if ended or pace is None else pace * (folder.rounds() - run.round)
+        left = None if run.summary is not None or pace is None else pace * (folder.rounds() - run.round)
         quiet = (time.time() if now is None else now) - last_news(path)
-        silent = not ended and quiet > max(QUIET, 3 * (pace or 0.0))
         figure = points(run.course(PERSONAL)) or points(run.course(COMMON))
         return cls(
-            title=run.config.run.title,
+            title="auto" if folder.searching else run.config.run.title,
             data=called(run.config.run.data),
-            state="ended" if ended else "silent" if silent else "running",
+            state="ended" if run.summary is not None else state_of(folder, quiet, pace),
+            searching=folder.searching,
             round=run.round,
             rounds=folder.rounds(),
             seconds_left=left,
@@ -97,7 +98,9 @@ class RunStatus:
 
     def sentences(self) -> list[str]:
         """Return the same for a terminal."""
-        lines = [f"{self.title} on {self.data}: {self.state}, round {self.round} of {self.rounds}{self._left()}"]
+        where = "in the search" if self.searching else f"round {self.round} of {self.rounds}{self._left()}"
+        again = "; `imperfed resume` continues it" if self.state == "interrupted" else ""
+        lines = [f"{self.title} on {self.data}: {self.state}, {where}{again}"]
         if self.mean is not None:
             worst = "" if self.worst is None else f", worst site {100 * self.worst:.1f} %"
             lines.append(f"{self.metric} {100 * self.mean:.1f} %{worst}")
@@ -137,6 +140,21 @@ def round_times(log: Path) -> list[float]:
     """Return when each round ended."""
     text = log.read_text(encoding="utf-8") if log.exists() else ""
     return [datetime.fromisoformat(found[1]).timestamp() for found in ROUND.finditer(text)]
+
+
+def state_of(folder: RunFolder, quiet: float, pace: float | None) -> str:
+    """Return whether a run that has not ended is running; `quiet`: seconds since it wrote something."""
+    if interrupted(folder.path / "log.txt"):
+        return "interrupted"
+    usual = 60 * folder.budget if folder.searching else pace or 0.0  # a search writes nothing until it has chosen
+    return "silent" if quiet > max(QUIET, 3 * usual) else "running"
+
+
+def interrupted(log: Path) -> bool:
+    """Return whether the last that a run has said is that it was interrupted."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    stamped = STAMPED.fullmatch(lines[-1]) if lines else None
+    return stamped is not None and stamped[2].startswith("interrupted")
 
 
 def pace_of(stamps: Sequence[float]) -> float | None:

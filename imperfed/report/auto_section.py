@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Section, ShownTable
-from imperfed.report.words import many, per_cent
+from imperfed.report.words import many, named, per_cent
 from imperfed.results.auto_summary import AutoSummary
 
 MOST_OPEN = 30
@@ -16,16 +16,23 @@ def section(run: RunFiles) -> Section | None:
     auto = run.summary.auto if run.summary else None
     if auto is None:
         return None
-    return Section("The search", text(auto), tables=[table for table in (shares(auto), tried(auto)) if table])
+    return Section(
+        "The search",
+        text(auto),
+        tables=[table for table in (shares(auto, named(run.metric or "figure")), tried(auto)) if table],
+    )
 
 
 def text(auto: AutoSummary) -> str:
     """Say how the search went and what it chose."""
+    *cuts, last = auto.rungs
+    went_on = f"each trial had {many(last, 'round')}"
+    if cuts:
+        went_on = f"after {', '.join(map(str, cuts))} rounds about a third of the trials went on, up to round {last}"
     parts = [
         f"Of {auto.combinations} combinations of a method, a model and a recipe, {len(auto.trials)} were tried within "
-        f"a budget of {auto.budget:g} min. Each site held out {100 * auto.held_out:g} % of its rows; after "
-        f"{', '.join(map(str, auto.rungs))} rounds a third of the trials went on. Chosen: {auto.method}, model "
-        f"{auto.model}, {many(auto.rounds, 'round')}, trained again on all rows."
+        f"a budget of {auto.budget:g} min. Each site held out {100 * auto.held_out:g} % of its rows; {went_on}. "
+        f"Chosen: {auto.method}, model {auto.model}, {many(auto.rounds, 'round')}, trained again on all rows."
     ]
     check = auto.label_check
     if check.words and not check.corrected:
@@ -42,7 +49,7 @@ def text(auto: AutoSummary) -> str:
     return " ".join(parts)
 
 
-def shares(auto: AutoSummary) -> ShownTable | None:
+def shares(auto: AutoSummary, figure: str) -> ShownTable | None:
     """Show what each site predicts with; None if it is the federated model everywhere."""
     if not any(site.alone for site in auto.sites):
         return None
@@ -56,7 +63,7 @@ def shares(auto: AutoSummary) -> ShownTable | None:
         )
         for site in auto.sites
     ]
-    columns = ("site", auto.method, "own model", "which", "its test figure")
+    columns = ("site", auto.method, "own model", "which", f"test {figure} with it alone")
     folded = f"What {len(rows)} sites predict with" if len(rows) > MOST_OPEN else ""
     return ShownTable("Table of what each site predicts with", columns, rows, folded, "What each site predicts with.")
 

@@ -92,7 +92,13 @@ def interval_in_words(interval: Mapping[str, Any] | None) -> str:
 
 def low_to_high(interval: Mapping[str, Any]) -> str:
     """Return the ends of an interval of a share."""
-    return f"{100 * max(0.0, interval['low']):.2f} to {100 * min(1.0, interval['high']):.2f}"
+    low, high = within_shares(interval)
+    return f"{100 * low:.2f} to {100 * high:.2f}"
+
+
+def within_shares(interval: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the ends of an interval of a share, which no share is beyond: Student's t knows no limits."""
+    return max(0.0, interval["low"]), min(1.0, interval["high"])
 
 
 def points(difference: float) -> str:
@@ -146,7 +152,12 @@ def drawn(compared: ComparedRuns) -> Picture:
     """Draw the means with their intervals."""
     over = named_over_sites(compared.results["figure"])
     rows = [
-        ranged(method.title, method.mean, method.line["interval"], method.line["values"])
+        ranged(
+            method.title,
+            method.mean,
+            method.line["interval"] and within_shares(method.line["interval"]),
+            method.line["values"],
+        )
         for method in compared.methods
         if method.mean is not None
     ]
@@ -155,9 +166,9 @@ def drawn(compared: ComparedRuns) -> Picture:
     return Picture(svg, "Mean (blue), its 95 % interval (line) and every seed (grey).")
 
 
-def ranged(name: str, mean: float, interval: Mapping[str, Any] | None, values: Sequence[float]) -> Ranged:
+def ranged(name: str, mean: float, interval: tuple[float, float] | None, values: Sequence[float]) -> Ranged:
     """Return shares as they are drawn."""
-    low, high = (None if interval is None else 100 * interval[end] for end in ("low", "high"))
+    low, high = (None, None) if interval is None else (100 * end for end in interval)
     return Ranged(name, 100 * mean, low, high, [100 * value for value in values])
 
 
@@ -198,7 +209,11 @@ def better(one: Mapping[str, Any]) -> str:
 
 def gaps(found: Sequence[Mapping[str, Any]], best: str) -> Picture:
     """Draw the differences with their intervals, seed by seed."""
-    rows = [ranged(one["method"], one["mean"], one["interval"], one["values"]) for one in found]
+    intervals = [one["interval"] and (one["interval"]["low"], one["interval"]["high"]) for one in found]
+    rows = [
+        ranged(one["method"], one["mean"], interval, one["values"])
+        for one, interval in zip(found, intervals, strict=True)
+    ]
     label = "; ".join(f"{row.name} {row.mean:+.1f}" for row in rows)
     svg = ranges("gaps", f"differences from {best} in points: {label}", rows, "points", zero=best)
     return Picture(svg, f"Difference from {best}: mean (blue), 95 % interval (line), every seed (grey).")

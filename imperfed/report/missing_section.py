@@ -99,7 +99,7 @@ def _by_class(classes: Sequence[ClassSummary], alone: bool) -> ShownTable:
         )
         for row in classes
     ]
-    columns = ("class", "annotated at", "positives", "AUROC", "where annotated", "where never annotated")
+    columns = ("class", "annotated at", "positives in training", "AUROC", "where annotated", "where never annotated")
     caption = "AUROC of every class, mean over the sites' models; none where test rows are all alike."
     folded = f"{many(len(rows), 'class', 'classes')}" if len(rows) > SHOWN else ""
     return ShownTable("Table of classes", columns, rows, folded, caption, said=(1,))

@@ -39,7 +39,7 @@ def write_sweep_page(folder: Path) -> Path:
 def sweep_content(results: Results, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
     ranked = best_first(results["cells"])
-    shown = [tried(results, ranked), effects(results), courses(results, ranked), tests(results), notes(results)]
+    shown = [tried(results, ranked), effects(results), courses(results, ranked), tests(results), notes(results, runs)]
     sections = [section for section in shown if section is not None]
     figures = dict(zip(results["chosen"]["seeds"], results["chosen"]["values"], strict=True))
     pages = [(f"seed {r['seed']}", per_cent(figures.get(r["seed"])), f"{r['folder']}/{PAGE}") for r in runs]
@@ -48,7 +48,7 @@ def sweep_content(results: Results, runs: Sequence[Mapping[str, Any]]) -> dict[s
         "title": f"{results['method']} on {results['data']}: {many(len(ranked), 'combination')}",
         "about": [
             many(trials, "trial"),
-            f"seeds {', '.join(map(str, results['seeds']))}",
+            f"{'seed' if len(results['seeds']) == 1 else 'seeds'} {', '.join(map(str, results['seeds']))}",
             f"chosen by {per_cent(results['held_out'])} of each site's rows, which it holds out",
         ],
         "contents": [*(section.title for section in sections), "Runs"],
@@ -194,11 +194,13 @@ def tests(results: Results) -> Section:
     return Section("On test rows", f"The chosen settings, trained again: {named(chosen['figure'])} {mean}: {values}.")
 
 
-def notes(results: Results) -> Section:
-    """Return how to use the choice."""
-    typed = " ".join(f"-s {key}={value}" for key, value in results["chosen"]["settings"].items())
-    diverged = " ".join(f"Diverged: {reason}." for reason in results["chosen"]["diverged"])
-    text = (
-        f"To train with these settings: imperfed run {results['method']} --data {results['data']} {typed}. {diverged}"
-    )
+def notes(results: Results, runs: Sequence[Mapping[str, Any]]) -> Section:
+    """Return how to use the choice, and which of its runs diverged."""
+    text = " ".join(f"Diverged: {reason}." for reason in results["chosen"]["diverged"])
+    if runs:
+        file = f"{runs[0]['folder']}/config.toml"
+        text += (
+            f" All settings of the choice are in {file}, in this folder. To train with them again: imperfed run with "
+        )
+        text += "the path of that file; with --set validation=0 as well, on the rows held out too."
     return Section("Notes", text.strip())

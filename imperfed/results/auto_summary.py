@@ -95,7 +95,7 @@ class AutoSummary(WholeFile, frozen=True):
     combinations: int
     """How many there were; `trials` are those that fitted the budget, the first ones in a fixed order."""
     rungs: tuple[int, ...]
-    """The rounds after which a third of the trials went on."""
+    """The rounds after which a third of the trials went on, and the last one that they had."""
     held_out: float
     """The share of its rows that each site held out during the search; the models delivered are trained on all."""
     temperature: float

@@ -32,6 +32,8 @@ Record = dict[str, Any]
 """A line of `metrics.jsonl`."""
 SERVED, OWN = "serve.json", "site.json"
 """The files that mark the coordinator's and a site's own folder of a run with real sites."""
+REQUEST, TRIALS = "auto.json", "trials.json"
+"""What a search was asked for, and what it found; without the latter, it has not ended."""
 AT_THE_SITES = (
     "the rows of a run with real sites, and models that are not the same for all, are at the sites: each has them in "
     "the folder that it joined with as --state. Type there: imperfed {} STATE/{}"
@@ -69,7 +71,10 @@ class RunFolder:
         """Open the folder of an existing run."""
         if not (path / "config.toml").is_file():
             runs = sorted((run.parent for run in path.glob("*/config.toml")), key=lambda run: run.stat().st_mtime)
-            within = f"; name one of the {len(runs)} runs in it, such as the newest: {runs[-1]}" if runs else ""
+            within = ""
+            if runs:
+                several = f"one of the {len(runs)} runs in it, such as the newest" if len(runs) > 1 else "the run in it"
+                within = f"; name {several}: {runs[-1]}"
             raise UsageError(f"{path} is not a run's folder: it has no config.toml{within}")
         return cls(path)
 
@@ -83,6 +88,16 @@ class RunFolder:
         """The site whose own folder of a run with real sites this is; empty if it is none."""
         path = self.path / OWN
         return str(json.loads(path.read_text(encoding="utf-8"))["site"]) if path.exists() else ""
+
+    @property
+    def searching(self) -> bool:
+        """Whether this is the folder of a search that has not ended."""
+        return (self.path / REQUEST).exists() and not (self.path / TRIALS).exists()
+
+    @property
+    def budget(self) -> float:
+        """The minutes of the search of this folder."""
+        return float(parse_file(self.path / REQUEST, json.loads, "delete it")["budget"])
 
     @property
     def checkpoint(self) -> Path:
@@ -125,6 +140,13 @@ class RunFolder:
             return None
         summary = parse_file(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
         return summary if summary.early or summary.rounds >= self.rounds() else None
+
+    def ended(self) -> Summary:
+        """Return the summary; a run that has not ended is refused with the command that continues it."""
+        summary = self.summary()
+        if summary is None:
+            raise UsageError(f"{self.path}: this run has not ended; continue with: imperfed resume {self.path}")
+        return summary
 
     def rounds(self) -> int:
         """Return the number of rounds that the run is to have."""
@@ -174,7 +196,10 @@ class RunFolder:
     def load_model(self, name: str) -> dict[str, Tensor]:
         """Return the model of a site, or the global one if sites have no models of their own."""
         own = self.path / "models" / f"{name}.safetensors"
-        return self.load_tensors(own if own.exists() else self.path / "models" / "global.safetensors")
+        path = own if own.exists() else self.path / "models" / "global.safetensors"
+        if not path.exists():
+            self.ended()  # models are written at the end
+        return self.load_tensors(path)
 
     def scale(self) -> Scale:
         """Return how inputs are scaled, filled and binned for a model; as they are if nothing is stored."""

@@ -111,6 +111,7 @@ class ClassSummary(Part, frozen=True):
     annotations: int
     """The number of training rows annotated for it."""
     positives: int
+    """The number of training rows annotated as having it."""
     auroc: float | None
     auroc_annotated: float | None
     """Over the sites that annotate the class."""

@@ -70,7 +70,7 @@ def test_quotes_delimiters_line_ends_and_byte_order_marks_stay(tmp_path: Path) -
         lines.append(f'"a;b\n{row}";{bird};{columns["beak"][row]};{columns["wing"][row]};{columns["tail"][row]}')
     folder = tmp_path / "birds"
     (folder / "sites").mkdir(parents=True)
-    text = "\ufeff" + "\r\n".join(lines[:10]) + "\r\n\r\n" + "\r\n".join(lines[10:])
+    text = "\ufeff" + "\r\n".join(lines[:10]) + "\r\n\r\n;;;;\r\n" + "\r\n".join(lines[10:]) + "\r\n;;;;"
     (folder / "sites/north.csv").write_bytes(text.encode())
     labels = LabelColumns("exact", CLASSES, "bird")
     inputs = Inputs(("beak", "wing", "tail"))
@@ -79,7 +79,8 @@ def test_quotes_delimiters_line_ends_and_byte_order_marks_stay(tmp_path: Path) -
     assert files_of(tmp_path / "back") == files_of(folder)
     after = (repaired / "sites/north.csv").read_bytes().decode()
     assert after.startswith('\ufeff"note; of ""mine""";bird;beak;wing;tail;label_given\r\n"a;b\n0";finch;')
-    assert after.count("\r\n\r\n") == 1
+    assert after.count("\r\n\r\n;;;;;\r\n") == 1
+    assert after.endswith("\r\n;;;;;")
     assert f'"a;b\n5";"{CLASSES[2]}";' in after
 
 

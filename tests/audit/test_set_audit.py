@@ -52,6 +52,9 @@ def test_findings_and_page_speak_of_sets(audited: imperfed.AuditResult) -> None:
     assert "north: 2" in said
     assert "Nothing is changed: candidate sets are ranked, not repaired" in said
     assert "repair would" not in page
+    assert "without the true class, estimated" in page
+    assert "wrong, estimated" not in page
+    assert "blank: none" in page
     assert all(
         row["id"] in page for row in json.loads((audited.folder / "audit.json").read_text())["sites"][0]["worst"]
     )
@@ -77,6 +80,8 @@ def test_the_command_prints_no_word_of_a_repair(folder: Path, tmp_path: Path) ->
     assert said.code == 0
     assert "candidate sets" in said.out
     assert "would change" not in said.out
+    assert "number of candidate sets that miss the true class" in said.out
+    assert "wrong" not in said.out.partition("└")[0]
     assert typed("repair", folder, "--out", tmp_path / "new").code == 2
 
 
@@ -92,6 +97,8 @@ def test_sets_that_miss_nothing_have_no_suspects(tmp_path: Path) -> None:
     result = imperfed.audit(made(RIGHT), tmp_path / "out")
     assert result.summary.suspects == 0
     assert result.summary.noise < 0.01
+    assert "<svg" not in result.report.read_text()  # a picture of nothing
+    assert "noisiest site" not in result.report.read_text()
     assert "For no row a class outside the set is more probable" in result.report.read_text()
 
 

@@ -143,6 +143,25 @@ def test_patients_of_one_row_each_are_ids(tmp_path: Path) -> None:
     assert (found.id, found.inputs) == ("patient", Inputs(("patient_weight",)))
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "how"),
+    [("Fall", "00{}", "by the leading zeros of its numbers"), ("Case No.", "7{}", "by its name")],
+)
+def test_numbers_of_rows_are_ids_and_no_inputs(tmp_path: Path, name: str, number: str, how: str) -> None:
+    rows = f"{name},w,label\n" + "".join(f"{number.format(i)},{i}.5,{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert (found.declaration.id, found.declaration.inputs) == (name, Inputs(("w",)))
+    assert f"id: {name}, {how}; no value occurs twice at a site" in found.why
+
+
+def test_numbers_of_rows_beside_an_id_and_postcodes_are_left_out(tmp_path: Path) -> None:
+    rows = "id,case,postcode,w,label\n" + "".join(f"r{i},00{i},01{max(i, 1)},{i}.5,{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows.replace(",01", ",02")))
+    assert (found.declaration.id, found.declaration.inputs.numeric) == ("id", ("w",))
+    assert "left out: case, an id by the leading zeros of its numbers" in found.why
+    assert "left out: postcode; numbers with leading zeros are codes, and no measurements" in found.why
+
+
 def test_what_other_annotators_said_is_no_input(tmp_path: Path) -> None:
     rows = "w,smoker,first,annotator2,annotator3\n" + "".join(
         f"{i}.5,{'yn'[i % 2]},{'abc'[i % 3]},{'abc'[i // 2 % 3]},{'abc'[i % 3]}\n" for i in range(8)
@@ -169,6 +188,13 @@ def test_row_numbers_in_a_column_without_a_name_are_left_out(tmp_path: Path) -> 
     assert "left out: the column without a name; pandas writes row numbers so, unless index=False" in found.why
 
 
+def test_a_column_of_trailing_marks_is_said_to_be_blank(tmp_path: Path) -> None:
+    rows = "age;label;\n30;a;\n40;b;\n50;a;\n60;b;\n"
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.inputs == Inputs(("age",))
+    assert "left out: the column without a name, which is blank" in found.why
+
+
 @pytest.mark.parametrize("first", ["2021-03-01", "1.3.2021", "03/01/21", "2021-03-01 10:00"])
 def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
     rows = f"age,visit,label\n30,{first},a\n40,{first.replace('1', '2')},b\n50,{first.replace('3', '4')},a\n60,,b\n"
@@ -177,9 +203,7 @@ def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
 
 
 @pytest.mark.parametrize(("word", "said"), [("ward\u00a0b", r"'ward\xa0b'"), ('"ward\nb"', r"'ward\nb'")])
-def test_words_with_characters_that_cannot_be_seen_are_left_out_and_shown(
-    tmp_path: Path, word: str, said: str
-) -> None:
+def test_words_with_characters_that_cannot_be_seen_are_left_out_and_shown(tmp_path: Path, word: str, said: str) -> None:
     rows = "w,ward,label\n" + "".join(f"{i}.5,{(word, 'icu')[i // 2 % 2]},{'ab'[i % 2]}\n" for i in range(9))
     found = inspect(write(tmp_path, a=rows, b=rows))
     assert found.declaration.inputs == Inputs(("w",))
@@ -259,6 +283,13 @@ def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: P
     write(tmp_path, a=rows, b=rows.replace(".5", ".7"))
     with pytest.raises(DataError, match=r"say what the inputs are\n  left out: share; neither numbers nor"):
         inspect(tmp_path)
+
+
+def test_a_file_that_is_named_among_those_of_other_sites_says_to_name_the_folder(tmp_path: Path) -> None:
+    rows = "w,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(9))
+    write(tmp_path, north=rows, south=rows)
+    with pytest.raises(DataError, match=rf"a file of its own, name their folder: imperfed inspect {tmp_path}$"):
+        inspect(tmp_path / "north.csv")
 
 
 def test_files_of_other_formats_are_named_where_one_seems_to_be_all_there_is(tmp_path: Path) -> None:

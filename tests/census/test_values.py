@@ -113,6 +113,7 @@ def test_many_columns_are_summed_up(tmp_path: Path) -> None:
     with console.capture() as captured:
         print_values(sites, console)
     assert "input values over all sites" in captured.get()
+    assert "distinct: the most at a site" in captured.get()
     assert len(captured.get().splitlines()) < 8
 
 

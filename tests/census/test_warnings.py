@@ -154,6 +154,7 @@ def names(classes: tuple[str, ...], *labels: Labels) -> list[str]:
     ("classes", "said"),
     [
         (("?", "cat", "dog"), "class ?: a label, or a word for none?"),
+        (("?", "NA", "cat"), "classes ?, NA: labels, or words for none?"),
         (("Cat", "cat", "owl"), "classes Cat and cat: one class under two names?"),
         (("gold fish", "goldfish", "owl"), "classes gold fish and goldfish: one class under two names?"),
         (("benign", "bening", "owl"), "classes benign and bening: one class under two names?"),

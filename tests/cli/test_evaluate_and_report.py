@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.terminal import QUICK, done, strict, summary
+from tests.support.terminal import QUICK, done, imperfed, strict, summary
 
 
 def test_evaluate_finds_the_figures_of_the_summary(finished: Path) -> None:
@@ -35,6 +35,17 @@ def test_evaluate_writes_nothing(finished: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     done("evaluate", run)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_evaluate_says_how_to_continue_what_has_not_ended(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "models")
+    said = imperfed("evaluate", run)
+    assert (said.code, said.err) == (
+        2,
+        f"error: {run}: this run has not ended; continue with: imperfed resume {run}\n",
+    )
 
 
 def test_report_writes_the_same_page_anew(finished: Path, tmp_path: Path) -> None:

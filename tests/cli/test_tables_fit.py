@@ -83,7 +83,20 @@ def test_a_run(tmp_path: Path) -> None:
     text = printed(lambda console: run_table(console, found, tmp_path))
     assert_fits(text, *SITES, *CLASSES, "annotated,%", "never,%", "auroc,%", "recall,%", "precision,%", "82.74")
     assert "the 8 classes of lowest recall of 30" in " ".join(text.split())
-    assert "auroc, class by class, mean over sites" in text
+    assert "auroc, class by class, mean over sites; positives: of the training rows" in text
+
+
+def test_what_was_not_measured_is_no_column(tmp_path: Path) -> None:
+    sites = tuple(SiteSummary(name, 90, 0, None, None, None, None) for name in SITES)
+    unmeasured, unknown = msgspec.structs.replace(made().personal, mean=None, worst=None, n=0), made().labels
+    labels = msgspec.structs.replace(unknown, accuracy=None, mistaken=None) if unknown else None
+    found = made(sites=sites, personal=unmeasured, common={}, labels=labels)
+    text = printed(lambda console: run_table(console, found, tmp_path))
+    table, _, below = text.partition("└")
+    assert "%" not in table
+    assert "mean over sites" not in table
+    assert "no model was measured" in " ".join(below.split())
+    assert "the true ones are unknown" in below
 
 
 def test_few_classes_are_all_listed_with_what_is_never_predicted(tmp_path: Path) -> None:
@@ -92,6 +105,9 @@ def test_few_classes_are_all_listed_with_what_is_never_predicted(tmp_path: Path)
     text = printed(lambda console: run_table(console, made(predictions=predictions), tmp_path))
     assert_fits(text, "recall,%", "precision,%")
     assert "recall and precision on 17 test rows, class by class" in text
+    shared = msgspec.structs.replace(made().facts, common_test=True)
+    text_shared = printed(lambda console: run_table(console, made(predictions=predictions, facts=shared), tmp_path))
+    assert "17 test rows that all sites share, mean over their models, class by class" in " ".join(text_shared.split())
     assert "never predicted: sepsis (7 test rows)" in text
     assert "no test rows of: gout" in text
     assert re.search(r"sepsis +│ +7 │ +0 │ +0.00 │ +never │ flu", text)
@@ -128,7 +144,11 @@ def test_a_sweep_says_over_how_many_seeds_where_there_is_no_interval(tmp_path: P
     cell = {"settings": {"lr": "0.1"}, "mean": 0.75, "trials": [], "difference": None}
     chosen = {"settings": {"lr": "0.1"}, "values": [0.8], "figure": "accuracy, mean over sites", "interval": None}
     results = {"cells": [cell], "grid": {"lr": ["0.1"]}, "figure": "accuracy", "method": "cc", "seeds": [0]}
+    for run in ("chosen-run", "trials/a-trial"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "summary.json").touch()
     text = printed(lambda console: sweep_table(console, {**results, "chosen": chosen}, tmp_path))
+    assert text.splitlines()[-1] == f"  {tmp_path / 'chosen-run'}"
     assert "on test rows: accuracy, mean over sites 80.00\N{NO-BREAK SPACE}% (1 seed)" in text
     assert_fits(text, "lr", "chosen")
 

@@ -144,6 +144,16 @@ def test_lists_are_separated_by_semicolons() -> None:
     assert [named(cell) for cell in cells_of(grid)][:2] == ["hidden=64,32 lr=0.1", "hidden=64,32 lr=0.2"]
 
 
+def test_a_sweep_of_which_no_trial_could_begin_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "federation").mkdir()
+    said = imperfed(
+        "sweep", "cc", "lr=0.1,0.2", "--data", tmp_path / "federation", "--out", tmp_path / "out" / "sweeps"
+    )
+    assert said.code == 2
+    assert "`imperfed inspect" in said.err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -96,6 +96,17 @@ def test_the_card_says_what_the_model_is_and_how_good(result, tmp_path):
         assert words in card
 
 
+def test_the_card_of_a_shared_model_is_about_the_rows_of_all_sites(tmp_path):
+    shared = imperfed.run("fedavg", data=a_frame(), label="kind", site="site", rounds=1, out=tmp_path, workers=1)
+    card = (export_model(shared, tmp_path / "out", "safetensors").folder / "MODEL_CARD.md").read_text()
+    overall, sites = shared.summary.personal, shared.summary.sites
+    assert overall.n == sum(site.test for site in sites) < 100
+    figures = card.partition("## Figures")[2]
+    told = f"On the {overall.n} test rows of all sites: accuracy {100 * overall.weighted:.2f}\N{NO-BREAK SPACE}% (95"
+    assert told in figures
+    assert f"All sites: {overall.n} test rows, so the figure is rough." in figures
+
+
 def test_of_sites_with_models_of_their_own_one_must_be_named(result, tmp_path):
     with pytest.raises(UsageError, match="--site: north, south"):
         export_model(result, tmp_path / "out", "onnx")

@@ -38,6 +38,21 @@ def test_each_column_is_parsed_once(tmp_path: Path) -> None:
     assert read.call_count == 4  # both files, and the text of `age` and `label`, whose numbers are few
 
 
+def test_rows_of_empty_cells_are_none_however_a_file_is_read(tmp_path: Path) -> None:
+    """Spreadsheets write them below a table, and where a row was emptied."""
+    folder, clean = write(tmp_path / "f"), write(tmp_path / "clean")
+    for path in folder.glob("*.csv"):
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([*lines[:4], ",,,,", *lines[4:], ",,,,", ",,,,"]) + "\n")
+    declaration, guessed = declaration_of(folder)
+    assert (declaration.id, declaration.inputs.fill) == ("id", "")
+    for reading in (read_checked(declaration, guessed), read_sites(declaration).check()):
+        for site, like in zip(reading.sites, read_sites(declaration_of(clean)[0]).check().sites, strict=True):
+            assert site.rows.ids() == like.rows.ids()
+            assert torch.equal(site.rows.x, like.rows.x)
+            assert site.rows.place(3)[1] == 6  # the line of the fourth row, below the empty one
+
+
 def test_the_rows_are_those_of_a_second_reading(tmp_path: Path) -> None:
     declaration, guessed = declaration_of(write(tmp_path / "f"))
     once, again = read_checked(declaration, guessed), read_sites(declaration).check()

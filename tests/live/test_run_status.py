@@ -92,6 +92,26 @@ def test_a_run_that_writes_nothing_for_long_is_silent(under_way: Path) -> None:
     assert RunStatus.of(under_way, now=newest + 130).state == "silent"
 
 
+def test_an_interrupted_run_is_not_said_to_be_running(under_way: Path) -> None:
+    with (under_way / "log.txt").open("a") as log:
+        log.write("2026-01-01T00:00:11 interrupted after round 2; checkpoint written\n")
+    status = RunStatus.of(under_way)
+    assert status.state == "interrupted"
+    assert status.sentences()[0] == "fedavg on digits: interrupted, round 2 of 4; `imperfed resume` continues it"
+    with (under_way / "log.txt").open("a") as log:
+        log.write("2026-01-01T00:01:00 resumed after round 2\n")
+    assert RunStatus.of(under_way).state == "running"
+
+
+def test_a_search_is_called_one_and_may_be_quiet_until_it_has_chosen(under_way: Path) -> None:
+    (under_way / "auto.json").write_text('{"budget": 5.0}')
+    newest = max(path.stat().st_mtime for path in under_way.glob("*.*"))
+    assert RunStatus.of(under_way, now=newest + 600).sentences()[0] == "auto on digits: running, in the search"
+    assert RunStatus.of(under_way, now=newest + 3600).state == "silent"
+    (under_way / "trials.json").write_text("{}")
+    assert RunStatus.of(under_way).title == "fedavg"
+
+
 @pytest.fixture
 def page(under_way: Path) -> Iterator[LivePage]:
     served = LivePage(under_way, port=0)

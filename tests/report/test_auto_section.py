@@ -55,7 +55,8 @@ def test_a_search_shows_what_each_site_predicts_with_and_its_trials_from_the_bes
     folder = make(tmp_path, lambda told: searched(told, mixed))
     shown = text(folder)
     assert "were tried within a budget of 1 min. Each site held out 20 % of its rows" in shown
-    assert "site fedprox+cc own model which its test figure north 25 % 75 % forest 60.00 %" in shown
+    assert "of its rows; after 3 rounds about a third of the trials went on, up to round 9. Chosen" in shown
+    assert "site fedprox+cc own model which test accuracy with it alone north 25 % 75 % forest 60.00 %" in shown
     assert "south 100 % 0 % none \N{EN DASH}" in shown
     best = "3 trials, the best first method model settings rows held out rounds best round fedprox+cc linear"
     assert f"{best} lr=0.1, q=2 75.00 % 27 20 fedavg+cc mlp defaults 50.00 % 9 4" in shown

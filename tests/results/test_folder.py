@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from imperfed.core.errors import UsageError
 from imperfed.results.folder import RunFolder
 
 
@@ -26,3 +27,11 @@ def test_names_of_any_letters_can_be_logged_in_any_locale(tmp_path: Path, monkey
     folder = RunFolder(tmp_path)
     folder.log("Hôpital Nº 9 is there")
     assert "Hôpital Nº 9 is there\n".encode() in (tmp_path / "log.txt").read_bytes()
+
+
+def test_a_folder_of_runs_names_the_one_that_is_meant(tmp_path: Path) -> None:
+    for name, named in (("first", "name the run in it: "), ("second", "name one of the 2 runs in it, such as ")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.toml").write_text("")
+        with pytest.raises(UsageError, match=f"{named}.*{tmp_path}"):
+            RunFolder.open(tmp_path)

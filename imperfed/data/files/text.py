@@ -1,7 +1,8 @@
 """Reading CSV files: by pyarrow in blocks if the file is sound, and row by row if something is wrong.
 
 The fast way keeps no line numbers and stops at the first cell that it cannot convert. The slow way keeps line numbers,
-so that every problem is reported with the line that an editor shows.
+so that every problem is reported with the line that an editor shows. Rows of which every cell is empty, which
+spreadsheets write below a table, are no rows; only the slow way can leave them out.
 """
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ def _has_other_delimiter(path: Path, header: list[str], wanted: Wanted, delimite
 
 
 def _read_fast(path: Path, columns: dict[str, Role], delimiter: str, dialect: Dialect) -> FileTable | None:
-    """Return all columns at once; None if any row or cell is malformed."""
+    """Return all columns at once; None if any row or cell is malformed, or if a row seems to be empty."""
     # In files with commas between cells a number such as 1,500 is quoted, and may be a thousand and a half.
     marks = [dialect.decimal] if dialect.decimal else [".", *(() if delimiter == "," else ",")]
     numeric = "number" in columns.values()
     for decimal in marks if numeric else marks[:1]:
         table = _parsed(path, columns, delimiter, decimal, dialect.missing)
-        if table is not None:
+        if table is not None and filled_rows(table.columns) is None:
             return FileTable(path, table.num_rows, {n: table[n] for n in columns}, None, delimiter, decimal)
     return None
 
@@ -112,6 +113,21 @@ def _parsed(path: Path, columns: dict[str, Role], delimiter: str, decimal: str, 
         return None
 
 
+def filled_rows(columns: Sequence[Any]) -> Any:
+    """Return which rows have a value in any of these columns, as a mask; None if all have."""
+    from pyarrow import compute, string, types
+
+    empty: Any = None
+    for column in columns:
+        plain = column.cast(string()) if types.is_dictionary(column.type) else column
+        text = types.is_string(plain.type)
+        none = compute.fill_null(compute.equal(plain, ""), True) if text else compute.is_null(plain)
+        empty = none if empty is None else compute.and_(empty, none)
+        if not compute.any(empty).as_py():
+            return None
+    return None if empty is None else compute.invert(empty)
+
+
 def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems, decimal: str = "") -> FileTable:
     """Return all columns as text, with the lines at which rows begin; rows that are ragged or not UTF-8 are noted."""
     import pyarrow
@@ -133,7 +149,7 @@ def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems,
                 elif len(row) != width:
                     found, expected = f"{len(row)} cells", f"{width} as in the header"
                     problems.add(path, begin, None, found, expected, "add or remove cells, or quote the row's text")
-                elif _decoded(row, at, path, begin, problems):
+                elif any(row) and _decoded(row, at, path, begin, problems):
                     lines.append(begin)
                     for name, place in at.items():
                         cells[name].append(row[place])

@@ -35,17 +35,15 @@ from imperfed.experiments.run_data import anywhere, load_data, own_declaration
 from imperfed.experiments.starting import InMemory, tracked_by
 from imperfed.experiments.training_rows import refuse_other_rows, split_of
 from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.report.words import many
 from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.damaged_files import parse_file
 from imperfed.results.data_facts import DataFacts
 from imperfed.results.environment import environment
-from imperfed.results.folder import RunFolder
+from imperfed.results.folder import REQUEST, TRIALS, RunFolder
 from imperfed.results.mixture import Mixture, save_mixture
 from imperfed.results.summary import Summary
 from imperfed.results.tracking import tracker_class
-
-REQUEST, TRIALS = "auto.json", "trials.json"
-"""What was asked for, and what the search found; without the latter, a search has not ended."""
 
 
 def start(
@@ -71,7 +69,8 @@ def start(
         if declaration is not None:
             folder.write(FILE, declaration.toml())
         folder.save_split(split_of(data.federation), in_memory.index if in_memory else None)
-        folder.log(about_public(base, DataFacts.of(data.facts)))
+        any_method = replace(base, run=replace(base.run, method=AUTO))
+        folder.log(about_public(any_method, DataFacts.of(data.facts)))
     return folder, search_and_run(folder, request, watch, data)
 
 
@@ -225,7 +224,7 @@ def search_lines(record: AutoSummary) -> list[str]:
     """Return the search in sentences, for the log."""
     lines = [
         f"auto: {len(record.trials)} of {record.combinations} combinations tried, budget {record.budget:g} min; "
-        f"chosen: {record.method} with model {record.model}, {record.rounds} rounds, "
+        f"chosen: {record.method} with model {record.model}, {many(record.rounds, 'round')}, "
         + ", ".join(f"{name} = {value}" for name, value in record.settings.items())
     ]
     check = record.label_check

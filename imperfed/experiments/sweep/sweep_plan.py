@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from imperfed.core.atomic import write_whole
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, DiskFullError, ImperfedError
+from imperfed.experiments.comparison_plan import drop_bare_plan
 from imperfed.experiments.config import Config
 from imperfed.experiments.resolving import resolve
 from imperfed.experiments.run_data import anywhere
 from imperfed.experiments.sweep.sweep_grid import Cell, cells_of
+from imperfed.experiments.watch import Interrupted
 
 PLAN = "sweep.json"
 
@@ -50,6 +53,20 @@ class SweepPlan:
     def write(self, folder: Path) -> None:
         """Write the plan into its folder."""
         write_whole(folder / PLAN, lambda path: path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8"))
+
+    @contextmanager
+    def noted(self, folder: Path) -> Iterator[None]:
+        """Keep the plan in a new folder while its trials go on; where none could begin, nothing is left."""
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True)
+        self.write(folder)
+        try:
+            yield
+        except (Interrupted, DiskFullError):
+            raise
+        except ImperfedError:
+            drop_bare_plan(folder / PLAN, new)
+            raise
 
     @property
     def cells(self) -> list[Cell]:

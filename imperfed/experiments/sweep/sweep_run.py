@@ -59,9 +59,8 @@ def sweep(
     configs = configs_of(cells_of(grid), seeds, make)
     plan = SweepPlan.of(method, grid, seeds, configs)
     folder = unused_path(out, "sweep", hashlib.sha256(repr(plan).encode()).hexdigest()[:6])
-    folder.mkdir(parents=True)
-    plan.write(folder)
-    return folder, carry_out_sweep(plan, folder, watch, processes)
+    with plan.noted(folder):
+        return folder, carry_out_sweep(plan, folder, watch, processes)
 
 
 def carry_out_sweep(

@@ -18,7 +18,7 @@ from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.combinations import Combination
 from imperfed.experiments.auto.outcome import TEST_ROWS, gain_of, record_of, temperature_of
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.run import TRIALS, keep_choice, read_choice, search
+from imperfed.experiments.auto.run import keep_choice, read_choice, search
 from imperfed.experiments.auto.search import Search
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.experiment import Experiment
@@ -31,7 +31,7 @@ from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.search_figures import MixtureFigures
 from imperfed.results.auto_summary import AutoSummary, LabelCheck
-from imperfed.results.folder import RunFolder
+from imperfed.results.folder import TRIALS, RunFolder
 from imperfed.results.summary import Summary
 from imperfed.results.write import RunOutcome
 

@@ -12,7 +12,7 @@ from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import Declaration, parse, read_declaration
 from imperfed.data.files.site_names import name_trouble
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
-from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
+from imperfed.experiments.auto.run import read_request, refuse_unsearchable
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
 from imperfed.flower.coordinator.acceptance import refuse_ruled_out
@@ -29,7 +29,7 @@ from imperfed.label_audit.judging import refuse_unjudgeable
 from imperfed.repairs.features import refuse_unknown
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.results.damaged_files import parse_file
-from imperfed.results.folder import SERVED, RunFolder
+from imperfed.results.folder import REQUEST, SERVED, RunFolder
 from imperfed.results.summary import Summary
 
 SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"

@@ -12,7 +12,9 @@ from imperfed.label_audit.formats import NewLabels, Place
 
 BOM = b"\xef\xbb\xbf"
 Change = Callable[[int | None, list[str]], list[str]]
-"""From the number of a row (None: the header) and its cells as written to its new cells."""
+"""From the number of a row (None: the header; EMPTY) and its cells as written to its new cells."""
+EMPTY = -1
+"""A row of empty cells, which readers leave out and do not count."""
 
 
 def rewrite(source: Path, target: Path, place: Place, new: NewLabels) -> None:
@@ -64,17 +66,19 @@ def _write(source: Path, target: Path, delimiter: str, change: Change) -> None:
     with target.open("wb") as out:
         out.write(begin)
         row: int | None = None
-        for record, blank in records(source, delimiter):
+        for record, read in records(source, delimiter):
             text = record.rstrip("\r\n")
-            if not blank:
-                cells = change(row, raw_cells(text, delimiter))
+            if read:
+                empty = row is not None and not any(read)
+                cells = change(EMPTY if empty else row, raw_cells(text, delimiter))
                 record = delimiter.join(cells) + record[len(text) :]
-                row = 0 if row is None else row + 1
+                if not empty:
+                    row = 0 if row is None else row + 1
             out.write(record.encode("utf-8", "surrogateescape"))
 
 
-def records(file: Path, delimiter: str) -> Iterator[tuple[str, bool]]:
-    """Yield every record as it is written, with its line ending, and whether it is blank."""
+def records(file: Path, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield every record as it is written, with its line ending, and the cells that a reader finds in it."""
     taken: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -85,7 +89,7 @@ def records(file: Path, delimiter: str) -> Iterator[tuple[str, bool]]:
 
     csv.field_size_limit(LONGEST_CELL)
     for row in csv.reader(lines(), delimiter=delimiter, strict=True):  # it takes the lines of one record at a time
-        yield "".join(taken), not row
+        yield "".join(taken), row
         taken.clear()
 
 

@@ -122,7 +122,9 @@ def test_the_first_lines_say_so(tmp_path: Path) -> None:
     assert auto.gain.labels == "with the corrected labels"  # there are no test rows
     assert result.summary.repair is not None
     assert 'repair = "posterior"' in (result.folder / "config.toml").read_text()
-    assert "labels (" in (result.folder / "log.txt").read_text()
+    log = (result.folder / "log.txt").read_text()
+    assert "labels (" in log
+    assert "public inputs: none; auto uses none" in log
 
 
 @pytest.mark.usefixtures("_few")
