@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imperfed.api.arguments import as_path
+from imperfed.api.arguments import SiteName, as_path, as_site
 from imperfed.api.call_rows import Rows, guessed, prepared
 from imperfed.api.declared import MemoryData
 from imperfed.core.errors import UsageError, unknown
@@ -50,7 +50,7 @@ class AuditResult:
         """The page about the audit."""
         return self.folder / "audit.html"
 
-    def labels(self, site: str = "") -> pyarrow.Table:
+    def labels(self, site: SiteName = "") -> pyarrow.Table:
         """Return the judgement of every label of a site; without a site, those of all sites.
 
         The labels of all sites have a column `site`, and a column `index` if the rows came as pandas frames.
@@ -58,10 +58,10 @@ class AuditResult:
         import pyarrow
         from pyarrow import parquet
 
-        if site:
-            if site not in self.sites:
-                raise unknown("site", site, self.sites)
-            return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
+        if one := as_site(site):
+            if one not in self.sites:
+                raise unknown("site", one, self.sites)
+            return parquet.read_table(self.folder / "labels" / f"{one}.parquet")
         tables = []
         for name in self.sites:
             table = self.labels(name)
@@ -72,7 +72,7 @@ class AuditResult:
             tables.append(table)
         return pyarrow.concat_tables(tables)
 
-    def repaired(self, site: str = "") -> pyarrow.Table:
+    def repaired(self, site: SiteName = "") -> pyarrow.Table:
         """Return the labels as a repair leaves them, in a column `label`, with those that were `given`.
 
         The rows, and the columns that name them, are those of `labels`. Where the features do not support the noise

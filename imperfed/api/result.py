@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.api.arguments import SiteName, as_site
 from imperfed.api.declared import refuse
 from imperfed.api.handed_over import as_memory_table, as_numpy, is_table
 from imperfed.cli.screen import printed
@@ -66,7 +67,7 @@ class RunResult:
         """The page about the run."""
         return self.folder / "report.html"
 
-    def predict(self, rows: Any, site: str = "") -> Any:
+    def predict(self, rows: Any, site: SiteName = "") -> Any:
         """Return predictions for new rows by the model of a site, which may be left out if all share one model.
 
         A table is matched by the names of its columns, in any order, and yields a pyarrow table: the index of a pandas
@@ -79,17 +80,17 @@ class RunResult:
         these allow (`summary.calibration`). Where classes do not exclude one another (annotated
         labels), it is the probability that each is present.
         """
-        return self._predict_table(rows, site) if is_table(rows) else self._predict_array(rows, site)
+        return (self._predict_table if is_table(rows) else self._predict_array)(rows, as_site(site))
 
-    def model(self, site: str) -> Network:
+    def model(self, site: SiteName) -> Network:
         """Return the network with which a site predicts. It takes inputs as in training: tables standardised."""
-        self._check(site)
+        site = self._known(site)
         folder = RunFolder(self.folder)
         summary = self.summary
         config = folder.config(self.objects)
         return load_net(folder, config, site, summary.input, len(summary.classes), summary.features).module
 
-    def labels(self, site: str = "") -> pyarrow.Table:
+    def labels(self, site: SiteName = "") -> pyarrow.Table:
         """Return the labels given for a site's training rows and those inferred; without a site, those of all sites.
 
         The labels of all sites have a column `site`, and a column `index` if the rows came as pandas frames.
@@ -99,8 +100,8 @@ class RunResult:
 
         if self.summary.labels is None:
             raise UsageError(f"{self.summary.method} inferred no labels in this run")
-        if site:
-            self._check(site)
+        if as_site(site):
+            site = self._known(site)
             return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
         index = RunFolder(self.folder).index()
         tables = []
@@ -113,14 +114,14 @@ class RunResult:
             tables.append(table)
         return pyarrow.concat_tables(tables)
 
-    def export(self, out: Path | str, format: str = "onnx", site: str = "") -> Path:
+    def export(self, out: Path | str, format: str = "onnx", site: SiteName = "") -> Path:
         """Write a model for use elsewhere into a new folder, with a model card, and return the model's file.
 
         `format`: onnx, pt2 (`torch.export`) or safetensors; `site`: whose model, if sites have their own.
         """
         from imperfed.export import export_model
 
-        return export_model(self, Path(out), format, site).model
+        return export_model(self, Path(out), format, as_site(site)).model
 
     def leak(self, data: Any = None, **options: Any) -> LeakSummary:
         """Return what a curious coordinator could reconstruct from a round of this run.
@@ -213,9 +214,10 @@ class RunResult:
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
         return RunFolder(self.folder).scale()
 
-    def _check(self, site: str) -> None:
-        if site not in self.sites:
-            raise unknown("site", site, self.sites)
+    def _known(self, site: SiteName) -> str:
+        if (name := as_site(site)) not in self.sites:
+            raise unknown("site", name, self.sites)
+        return name
 
 
 def _per_cent(value: float | None) -> str:

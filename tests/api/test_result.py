@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 import imperfed
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.engine.schedule import RoundReport
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -164,3 +164,17 @@ def test_the_package_shows_its_names_and_shadows_no_builtin() -> None:
     assert {"run", "load", "resume", "compare", "inspect", "Algorithm", "Objective", "Candidates"} <= set(dir(imperfed))
     assert not set(imperfed.__all__) & set(dir(builtins))
     assert all(getattr(imperfed, name) for name in imperfed.__all__)
+
+
+def test_sites_that_are_called_by_numbers_are_asked_for_by_numbers(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """A site 0 is one like any other, and not the absence of one."""
+    numbered = frame.assign(clinic=(frame["clinic"] == "south").astype(int))
+    result = imperfed.run("pfedpll", numbered, tmp_path, **FEW)
+    assert result.sites == ("0", "1")
+    for number in (0, 1):
+        assert result.predict(numbered, number).equals(result.predict(numbered, str(number)))
+        assert result.labels(number).equals(result.labels(str(number)))
+        assert result.model(number).head.out_features == 3
+    assert not result.predict(numbered, 0).equals(result.predict(numbered))
+    with pytest.raises(UsageError, match=r"unknown site '7'. Known: 0, 1"):
+        result.labels(7)
