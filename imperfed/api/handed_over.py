@@ -14,13 +14,16 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from imperfed.core.errors import UsageError
-from imperfed.data.files.cells import LIST_SEPARATOR, word
+from imperfed.data.files.cells import word
 from imperfed.data.files.memory import MemoryTable
 
 FORMS = "a table (pandas, polars, pyarrow), {site: table}, {site: (x, labels)}, {site: torch Dataset} or a Federation"
 """What data in memory look like, for messages."""
 ARRAYS = ("x", "labels", "truth")
 """The names of the arrays of a site, in the order in which they are handed over."""
+
+BLANKS_OF_PANDAS = ("NAType", "NaTType")
+"""The types of pandas.NA and pandas.NaT, which Arrow takes for blanks unless values of different types are mixed."""
 
 
 def is_table(value: Any) -> bool:
@@ -131,18 +134,24 @@ def _without_views(column: Any) -> Any:
 
 
 def column_of(cells: Sequence[Any]) -> Any:
-    """Return Python values as a pyarrow column: sets and tuples as lists, values of different types as text."""
+    """Return Python values as a pyarrow column: sets and tuples as lists, values of different types as text.
+
+    Among lists, a single value is a list of one.
+    """
     import pyarrow
 
     plain = [_plain(cell) for cell in cells]
+    if any(isinstance(cell, list) for cell in plain):
+        plain = [cell if isinstance(cell, list) or not word(cell) else [cell] for cell in plain]
     try:
         return pyarrow.array(plain, from_pandas=True)
     except (pyarrow.ArrowException, TypeError, OverflowError):
-        texts = [LIST_SEPARATOR.join(map(word, cell)) if isinstance(cell, list) else word(cell) for cell in plain]
-        return pyarrow.array(texts)
+        return pyarrow.array([[*map(word, cell)] if isinstance(cell, list) else word(cell) or None for cell in plain])
 
 
 def _plain(cell: Any) -> Any:
+    if type(cell).__name__ in BLANKS_OF_PANDAS:
+        return None
     if isinstance(cell, Set):
         return sorted(map(word, cell))
     if isinstance(cell, Tensor | np.ndarray):

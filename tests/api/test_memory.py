@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import imperfed
+from imperfed.api.handed_over import column_of
 from imperfed.core.errors import DataError
 from imperfed.results.folder import RunFolder
 from tests.support.terminal import imperfed as terminal
@@ -75,6 +76,19 @@ def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.Da
 def test_candidates_may_be_collections(form: Any, frame: pandas.DataFrame, tmp_path: Path) -> None:
     sets = frame.assign(breed=[form(cell.split(";")) for cell in frame["breed"]])
     assert models(train(sets, tmp_path, **TOLD)) == models(train(frame, tmp_path, **TOLD))
+
+
+def test_a_single_candidate_may_be_a_name_beside_lists(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    sets = [cell.split(";") for cell in frame["breed"]]
+    mixed = frame.assign(breed=[names if len(names) > 1 else names[0] for names in sets])
+    assert {type(cell) for cell in mixed["breed"]} == {list, str}
+    assert models(train(mixed, tmp_path, **TOLD)) == models(train(frame, tmp_path, **TOLD))
+
+
+@pytest.mark.parametrize("blank", [None, pandas.NA, pandas.NaT, float("nan")])
+def test_a_blank_among_values_of_different_types_is_no_word(blank: Any) -> None:
+    assert column_of([1, "a", blank]).to_pylist() == ["1", "a", None]
+    assert column_of([[1, "a"], "b", blank]).to_pylist() == [["1", "a"], ["b"], None]
 
 
 def test_the_inputs_can_be_chosen(frame: pandas.DataFrame, tmp_path: Path) -> None:
