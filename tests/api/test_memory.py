@@ -65,6 +65,17 @@ def test_intervals_are_categories(frame: pandas.DataFrame, tmp_path: Path) -> No
     assert train(cut, tmp_path, **TOLD).summary.input == (1 + 3 + 2,)  # weight, three intervals of age, two colours
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_seconds(unit: str, frame: pandas.DataFrame, tmp_path: Path) -> None:
+    lasting = frame.assign(age=pandas.to_timedelta(range(80), unit="s").as_unit(unit))
+    assert models(train(lasting, tmp_path, **TOLD)) == models(train(frame.assign(age=range(80)), tmp_path, **TOLD))
+
+
+def test_classes_may_be_the_unique_values_of_a_column(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    for classes in (frame["really"].unique(), frame["really"].astype("category").cat.categories):
+        assert sorted(train(frame, tmp_path, classes=classes, **TOLD).summary.classes) == ["cat", "dog", "fox"]
+
+
 def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:
     parts = {str(name): part.drop(columns="clinic") for name, part in frame.groupby("clinic")}
     result = train(parts, tmp_path, label="breed", truth="really")

@@ -44,6 +44,32 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": f, **TOLD, "inputs": ["agee"]}, "inputs='agee': data has no such column; did you mean 'age'?"),
     (lambda f: {"data": f, **TOLD, "attribute": "race"}, "attribute='race': data has no such column"),
     (lambda f: {"data": f, **TOLD, "id": "patient"}, "data, column patient: found no such column"),
+    (lambda f: {"data": f, **TOLD, "site": f["clinic"]}, "site=...: found a value of type Series, expected the name"),
+    (lambda f: {"data": f, **TOLD, "label": ["really"]}, "label=['really']: a list has one column per class, of 1, 0"),
+    (lambda f: {"data": f, **TOLD, "label": []}, "label=[]: a list of no columns; name at least one"),
+    (lambda f: {"data": f, **TOLD, "label": ["age", "age"]}, "label=...: found 'age' twice, expected every name once"),
+    (
+        lambda f: {"data": f, **TOLD, "inputs": ["age", "age"]},
+        "inputs=...: found 'age' twice, expected every name once",
+    ),
+    (lambda f: {"data": f, **TOLD, "label": "clinic"}, "label='clinic': this column has another role already; name"),
+    (
+        lambda f: {"data": f, **TOLD, "inputs": ["age", "breed"]},
+        "inputs='breed': this column has another role already (labels: candidate sets in breed (by its name), 3",
+    ),
+    (
+        lambda f: {"data": {"a": f, "b": f.drop(columns="age")}, "label": "breed", "inputs": ["age"]},
+        "inputs='age': data['b'] has no such column; known: weight",
+    ),
+    (
+        lambda f: {"data": f[["clinic", "breed"]].assign(v=[[1.0, 2.0]] * len(f)), **TOLD},
+        "data: no column can be an input (left out: v; neither numbers nor a few words); for the vectors in v, hand",
+    ),
+    (lambda f: {"data": f[["clinic", "breed"]], **TOLD}, "data: no column can be an input (there is no other column)"),
+    (
+        lambda f: {"data": f.assign(age=pandas.Timestamp("2020-01-01")), **TOLD, "inputs": {"numeric": ["age"]}},
+        "data, column age: found a column of timestamp[us], expected one number per row; convert it, such as a date to",
+    ),
     (lambda f: {"data": f, **TOLD, "kind": "candidate"}, "kind=...: found 'candidate', expected one of annotated"),
     (lambda f: {"data": f, **TOLD, "classes": "cat"}, "classes=...: found 'cat', expected a list of names"),
     (lambda f: {"data": f, **TOLD, "missing": ["?"]}, "missing=...: found candidates labels, expected annotated ones"),

@@ -16,6 +16,8 @@ from imperfed.data.files.table import FileTable
 
 Floats = npt.NDArray[np.float32]
 
+PARTS_OF_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
 
 @dataclass(frozen=True)
 class Blanks:
@@ -40,6 +42,10 @@ def numbers(table: FileTable, name: str, blanks: Blanks, problems: Problems) -> 
         found = f"{column.dtype} of shape {column.shape}"
         problems.add(table.file, None, name, found, "one number per row", "use `array` for a matrix of inputs")
         return np.zeros(table.rows, np.float32)
+    if _is_of_other_kind(column.type):
+        found, fix = f"a column of {column.type}", "convert it, such as a date to days since another one"
+        problems.add(table.file, None, name, found, "one number per row", fix)
+        return np.zeros(table.rows, np.float32)
     doubles = _floats(column, table.decimal)
     if codes := blanks.numbers:
         doubles = np.where(np.isin(doubles, codes), np.nan, doubles)
@@ -56,6 +62,13 @@ def numbers(table: FileTable, name: str, blanks: Blanks, problems: Problems) -> 
             fix = "write fill under [inputs], fill in the value, or drop the row"
             table.note(problems, row, name, found, "a finite number", fix if blank else _number_fix(cell, table))
     return values
+
+
+def _is_of_other_kind(kind: Any) -> bool:
+    """Return whether no cell of a column can be a number: lists, and times other than durations."""
+    from pyarrow import types
+
+    return types.is_nested(kind) or (types.is_temporal(kind) and not types.is_duration(kind))
 
 
 def _is_text(column: Any) -> bool:
@@ -80,10 +93,13 @@ def _number_fix(cell: Any, table: FileTable) -> str:
 
 
 def _floats(column: Any, decimal: str) -> npt.NDArray[np.float64]:
-    """Return a column as float64, NaN where a cell is no number."""
+    """Return a column as float64, NaN where a cell is no number; durations are seconds."""
     import pyarrow
 
     kind = column.type
+    if pyarrow.types.is_duration(kind):
+        parts: npt.NDArray[np.float64] = _floats(column.cast(pyarrow.int64()), decimal)
+        return parts / PARTS_OF_A_SECOND[kind.unit]
     if pyarrow.types.is_boolean(kind):
         column = column.cast(pyarrow.int8())
     if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):
