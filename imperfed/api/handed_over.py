@@ -19,9 +19,12 @@ from imperfed.data.files.memory import MemoryTable
 
 FORMS = "a table (pandas, polars, pyarrow), {site: table}, {site: (x, labels)}, {site: torch Dataset} or a Federation"
 """What data in memory look like, for messages."""
+ONE_ROW = "frame.iloc[[0]] in pandas, frame[0] in polars"
 ARRAYS = ("x", "labels", "truth")
 """The names of the arrays of a site, in the order in which they are handed over."""
 
+NEEDED = ("data", "rows")
+"""What cannot be left out, by the names of arguments."""
 BLANKS_OF_PANDAS = ("NAType", "NaTType")
 """The types of pandas.NA and pandas.NaT, which Arrow takes for blanks unless values of different types are mixed."""
 
@@ -40,7 +43,8 @@ def as_memory_table(value: Any, name: str) -> MemoryTable:
     """Return a table, arrays or a dataset under the name by which messages call it; refuse one without rows."""
     table = _as_table(value, name)
     if not table.rows:
-        raise UsageError(f"{name}: no rows; hand over at least one, or leave {name} out")
+        otherwise = "" if name in NEEDED else f", or leave {name} out"
+        raise UsageError(f"{name}: no rows; hand over at least one{otherwise}")
     return table
 
 
@@ -60,7 +64,7 @@ def as_inputs_table(value: Any, name: str) -> MemoryTable:
     """Return inputs without labels: a table, or one array."""
     if is_table(value) or is_arrays(value):
         return as_memory_table(value, name)
-    x = _array(value, name)
+    x = as_array(value, name)
     return MemoryTable(name, {"x": x}, len(x), suffix=".npz")
 
 
@@ -88,7 +92,8 @@ def _of_table(value: Any, name: str) -> MemoryTable:
         except (pyarrow.ArrowException, TypeError, ValueError, ImportError) as error:
             reason = str(error).partition("\n")[0]
             kind = type(value).__name__
-            raise UsageError(f"{name}: cannot read a {kind} as a table ({reason}); hand over {FORMS}") from None
+            forms = f"a frame, such as one row of it: {ONE_ROW}" if kind == "Series" else FORMS
+            raise UsageError(f"{name}: cannot read a {kind} as a table ({reason}); hand over {forms}") from None
         columns = [_without_views(column) for column in table.columns]
         names, index, rows = list(table.column_names), None, table.num_rows
     names = [column.strip() for column in names]
@@ -164,7 +169,7 @@ def _plain(cell: Any) -> Any:
 
 def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
     parts = dict(zip(ARRAYS, value, strict=False))
-    columns: dict[str, Any] = {"x": _array(parts.pop("x"), f"{name}, x")}
+    columns: dict[str, Any] = {"x": as_array(parts.pop("x"), f"{name}, x")}
     columns |= {key: _label_column(part) for key, part in parts.items()}
     rows = {key: len(column) for key, column in columns.items()}
     if len({*rows.values()}) > 1:
@@ -173,8 +178,14 @@ def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
     return MemoryTable(name, columns, rows["x"], suffix=".npz")
 
 
-def _array(value: Any, name: str) -> Any:
+def as_array(value: Any, name: str) -> Any:
     """Return inputs as a NumPy array [n, ...]."""
+    if _is_sparse(value):
+        dense = "to_dense()" if isinstance(value, Tensor) else "toarray()"
+        raise UsageError(f"{name}: a sparse matrix; hand over a dense one, which its method {dense} returns")
+    if isinstance(value, str | Mapping | Dataset):
+        kind = type(value).__name__
+        raise UsageError(f"{name}: found a value of type {kind}, expected numbers; hand over an array [n, ...]")
     try:
         array = as_numpy(value)
     except ValueError:
@@ -183,6 +194,11 @@ def _array(value: Any, name: str) -> Any:
         found = f"{array.dtype} of shape {array.shape}"
         raise UsageError(f"{name}: found {found}, expected numbers, one row per example; hand over an array [n, ...]")
     return array
+
+
+def _is_sparse(value: Any) -> bool:
+    """Return whether a value is a sparse matrix of SciPy or a sparse tensor."""
+    return value.layout != torch.strided if isinstance(value, Tensor) else hasattr(value, "toarray")
 
 
 def as_numpy(value: Any) -> Any:

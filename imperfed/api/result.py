@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.api.arguments import SiteName, as_site
+from imperfed.api.arguments import SiteName, as_path, as_site
 from imperfed.api.declared import refuse
-from imperfed.api.handed_over import as_memory_table, as_numpy, is_table
+from imperfed.api.handed_over import as_array, as_memory_table, is_table
 from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
@@ -121,20 +121,27 @@ class RunResult:
         """
         from imperfed.export import export_model
 
-        return export_model(self, Path(out), format, as_site(site)).model
+        return export_model(self, as_path(out, "out"), format, whose(self, as_site(site), "site=...")).model
 
-    def leak(self, data: Any = None, **options: Any) -> LeakSummary:
+    def leak(
+        self,
+        data: Any = None,
+        *,
+        sites: int = 4,
+        trained: bool = False,
+        iterations: int = 500,
+        dishonest: bool = False,
+    ) -> LeakSummary:
         """Return what a curious coordinator could reconstruct from a round of this run.
 
-        `data`: the rows, if they were handed over in memory. `options`: `sites`, `trained`, `iterations` and
-        `dishonest`, as `imperfed.leak` takes them.
+        `data`: the rows, if they were handed over in memory. All others: as for `imperfed.leak`.
         """
         from imperfed.api.call_rows import again
         from imperfed.leakage.leak_run import LeakOptions, leak_of_folder
 
         folder = RunFolder(self.folder)
         federated = None if data is None else again(folder, data, {}, folder.config(self.objects))
-        return leak_of_folder(folder, LeakOptions(**options), federated, self.objects)
+        return leak_of_folder(folder, LeakOptions(sites, trained, iterations, dishonest), federated, self.objects)
 
     def __repr__(self) -> str:
         """Return what was run, its leading figure and its folder, in one line."""
@@ -163,12 +170,13 @@ class RunResult:
         return f"<p><b>{escape(head)}</b></p><table>{columns}{rows}</table><p>{escape(str(self.report))}</p>"
 
     def _predict_array(self, rows: Any, site: str) -> Tensor:
+        array = as_array(rows, "rows")
         try:
-            x = as_inputs(as_numpy(rows), RunFolder(self.folder).config(self.objects).run.data, "x")
-            check_inputs(x, self.summary, "x")
-            check_finite(x, "x")
-        except (DataError, TypeError, ValueError) as error:
-            raise UsageError(f"predict: {error}") from error
+            x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "rows")
+            check_inputs(x, self.summary, "rows")
+            check_finite(x, "rows")
+        except DataError as error:
+            raise UsageError(str(error)) from error
         return self.probabilities(x, whose(self, site, "site=..."))
 
     def _predict_table(self, rows: Any, site: str) -> pyarrow.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,32 @@ def test_new_rows_are_encoded_by_the_bins_of_the_run(frame: pandas.DataFrame, tm
 def test_a_missing_column_is_named(frame: pandas.DataFrame, result: imperfed.RunResult) -> None:
     with pytest.raises(DataError, match=r"^rows, column age: found no such column"):
         result.predict(frame.drop(columns="age"), "north")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (lambda f: f[:0], "rows: no rows; hand over at least one"),
+        (lambda f: f.iloc[0], "rows: cannot read a Series as a table (Could not convert 'red' with type str: tried to"),
+        (lambda f: {"age": [1.0]}, "rows: found a value of type dict, expected numbers; hand over an array [n, ...]"),
+        (lambda f: "new.csv", "rows: found a value of type str, expected numbers; hand over an array [n, ...]"),
+        (lambda f: np.zeros(4), "rows: found float64 of shape (4,), expected numbers, one row per example; hand over"),
+        (lambda f: np.zeros((1, 3)), "rows: expected rows of shape [4], [n, ...]; got [1, 3]"),
+        (lambda f: [[1, 2], [3]], "rows: rows of different lengths; hand over one array [n, ...]"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_in_one_line(
+    rows: Callable[[pandas.DataFrame], Any], message: str, frame: pandas.DataFrame, result: imperfed.RunResult
+) -> None:
+    with pytest.raises(UsageError) as error:
+        result.predict(rows(frame), "north")
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_an_export_asks_for_a_site_by_the_argument(result: imperfed.RunResult, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"each site has its own model; choose one with site=\.\.\.: north, south"):
+        result.export(tmp_path / "model")
 
 
 def test_the_figures_are_tables_and_pages(result: imperfed.RunResult) -> None:

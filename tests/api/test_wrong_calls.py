@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import polars
 import pytest
+import scipy.sparse
 import torch
 from torch.utils.data import Dataset
 
@@ -77,17 +78,27 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": f["age"], **TOLD}, "data: cannot read a Series as a table"),
     (lambda f: {"data": polars.from_pandas(f).lazy(), **TOLD}, "data: a table that is not computed yet; hand over"),
     (lambda f: {"data": f.assign(**{" age": 1}), **TOLD}, "data: 2 columns are called 'age'; rename all but one"),
+    (
+        lambda f: {"data": f.assign(age=np.where(np.arange(len(f)) == 3, np.nan, f["age"])), **TOLD, "inputs": ["age"]},
+        "data, row 3, column age: found a blank, expected a finite number; train with inputs={'numeric': [...], 'fill'",
+    ),
     (lambda f: {"data": {"a": f, "b": f[:0]}, "label": "breed"}, "data['b']: no rows; hand over at least one"),
     (lambda f: {"data": {"a": f}, **TOLD}, "site='clinic': the sites are named by the keys of data; leave it out"),
     (lambda f: {"data": {"a/b": f}, "label": "breed"}, "data=...: found 'a/b', which cannot be the name of a file"),
     (lambda f: {"data": {"a": [1], "b": [2]}}, "data: a dict of columns; make a table of it"),
     (lambda f: {"data": {}}, "data={}: no sites; hand over a table"),
+    (lambda f: {"data": f.groupby("clinic"), "label": "breed"}, "data: cannot read a value of type DataFrameGroupBy"),
     (lambda f: {"data": 42}, "data: cannot read a value of type int; hand over the name of a dataset, a path"),
     (lambda f: {"data": X}, "data: cannot read a value of type ndarray; hand over a table"),
     (lambda f: {"data": (X, Y)}, "data: arrays of no site; hand over {site: (x, labels)}, one pair per site"),
     (lambda f: {"data": {"a": (X, Y)}, "label": "y"}, "label=...: arrays have no columns; leave it out"),
     (lambda f: {"data": {"a": (X, Y[:3])}}, "data['a']: 4 rows of x, 3 rows of labels; hand over as many of each"),
     (lambda f: {"data": {"a": (X[0], Y)}}, "data['a'], x: found float32 of shape (2,), expected numbers"),
+    (
+        lambda f: {"data": {"a": (scipy.sparse.csr_matrix(X), Y)}},
+        "data['a'], x: a sparse matrix; hand over a dense one",
+    ),
+    (lambda f: {"data": {"a": (torch.tensor(X).to_sparse(), Y)}}, "data['a'], x: a sparse matrix; hand over a dense"),
     (lambda f: {"data": {1: (X, Y), "1": (X, Y)}}, "data: two sites are called '1'; rename one of them"),
     (lambda f: {"data": {"a": Ragged()}}, "data['a']: inputs of different shapes, such as (1, 4, 4), (1, 5, 4)"),
     (lambda f: {"data": "digits", "label": "breed"}, "label=...: describes data in memory; for a dataset or files"),
@@ -95,6 +106,11 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": f, "label": "age", "site": "clinic"}, "data, column age: found 80 different numbers, expected"),
     (lambda f: {"data": f, **TOLD, "test": "test.csv"}, "test: cannot read a value of type str; hand over a table"),
     (lambda f: {"data": f, **TOLD, "out": 3}, "out: expected a path; got a value of type int"),
+    (
+        lambda f: {"method": f, **TOLD},
+        "method: expected the name of a method, package.module:Class, an instance or a class of Algorithm or "
+        "Objective; got a value of type DataFrame; data come after the method, or by name: data=...",
+    ),
     (lambda f: {"method": torch.nn.Linear(1, 1), "data": f, **TOLD}, "method: expected the name of a method"),
 ]
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.data.files.cells import NUMBER, canonical, word
+from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.table import FileTable
 
@@ -59,8 +60,8 @@ def numbers(table: FileTable, name: str, blanks: Blanks, problems: Problems) -> 
         blank = is_blank(cell, blanks.missing)
         if not (blank and blanks.filled):
             found = "a blank" if cell in (None, "") else shown(cell)
-            fix = "write fill under [inputs], fill in the value, or drop the row"
-            table.note(problems, row, name, found, "a finite number", fix if blank else _number_fix(cell, table))
+            fix = _blank_fix(table) if blank else _number_fix(cell, table)
+            table.note(problems, row, name, found, "a finite number", fix)
     return values
 
 
@@ -83,12 +84,20 @@ def is_blank(cell: Any, missing: Sequence[str] = ()) -> bool:
     return name in ("", *missing) or canonical(name) in missing
 
 
+def _blank_fix(table: FileTable) -> str:
+    """Return how to fix a blank: files are declared, and tables in memory come with arguments."""
+    in_memory = isinstance(table.file, MemoryTable)
+    told = "train with inputs={'numeric': [...], 'fill': 'median'}" if in_memory else "write fill under [inputs]"
+    return f"{told}, fill in the value, or drop the row"
+
+
 def _number_fix(cell: Any, table: FileTable) -> str:
     """Return how to fix a cell that is not a number."""
     if isinstance(cell, str) and "," in cell and NUMBER.fullmatch(cell.replace(",", "")):
         return f"numbers of this file have a decimal {shown(table.decimal)}; write it like the others"
     if isinstance(cell, str):
-        return "list it under missing of [inputs] if it means a blank, or fix the cell"
+        key = "'missing' of inputs={...}" if isinstance(table.file, MemoryTable) else "missing of [inputs]"
+        return f"list it under {key} if it means a blank, or fix the cell"
     return "fill in the value, or drop the row"
 
 
