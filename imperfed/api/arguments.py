@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.cells import word
 
 SiteName = str | int
@@ -18,6 +18,16 @@ def as_path(value: Any, argument: str) -> Path:
     if not isinstance(value, str | os.PathLike):
         raise UsageError(f"{argument}: expected a path; got a value of type {type(value).__name__}")
     return Path(value)
+
+
+def as_present(folder: Path) -> Path:
+    """Return the folder of a result; refuse one that is not there, such as one that is looked for from elsewhere."""
+    if not folder.exists():
+        where = "" if folder.is_absolute() else f" in {Path.cwd()}"
+        raise DataError(
+            f"{folder}: no such folder{where}; go back to where it was written, or load it from its new place"
+        )
+    return folder
 
 
 def as_site(value: SiteName) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imperfed.api.arguments import SiteName, as_path, as_site
+from imperfed.api.arguments import SiteName, as_path, as_present, as_site
 from imperfed.api.call_rows import Rows, guessed, prepared
 from imperfed.api.declared import MemoryData
 from imperfed.core.errors import UsageError, unknown
@@ -61,7 +61,7 @@ class AuditResult:
         if one := as_site(site):
             if one not in self.sites:
                 raise unknown("site", one, self.sites)
-            return parquet.read_table(self.folder / "labels" / f"{one}.parquet")
+            return parquet.read_table(as_present(self.folder) / "labels" / f"{one}.parquet")
         tables = []
         for name in self.sites:
             table = self.labels(name)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.api.arguments import SiteName, as_path, as_site
+from imperfed.api.arguments import SiteName, as_path, as_present, as_site
 from imperfed.api.declared import refuse
 from imperfed.api.handed_over import as_array, as_memory_table, is_table
 from imperfed.cli.screen import printed
@@ -58,7 +58,7 @@ class RunResult:
 
         keys = ("round", "site", "metric", "value", "n")
         return pyarrow.table(
-            {key: [record.get(key) for record in RunFolder(self.folder).records()] for key in keys},
+            {key: [record.get(key) for record in self._files.records()] for key in keys},
             pyarrow.schema(list(zip(keys, ("int64", "string", "string", "float64", "int64"), strict=True))),
         )
 
@@ -85,7 +85,7 @@ class RunResult:
     def model(self, site: SiteName) -> Network:
         """Return the network with which a site predicts. It takes inputs as in training: tables standardised."""
         site = self._known(site)
-        folder = RunFolder(self.folder)
+        folder = self._files
         summary = self.summary
         config = folder.config(self.objects)
         return load_net(folder, config, site, summary.input, len(summary.classes), summary.features).module
@@ -101,9 +101,8 @@ class RunResult:
         if self.summary.labels is None:
             raise UsageError(f"{self.summary.method} inferred no labels in this run")
         if as_site(site):
-            site = self._known(site)
-            return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
-        index = RunFolder(self.folder).index()
+            return parquet.read_table(self._files.path / "labels" / f"{self._known(site)}.parquet")
+        index = self._files.index()
         tables = []
         for name in self.sites:
             table = self.labels(name)
@@ -139,7 +138,7 @@ class RunResult:
         from imperfed.api.call_rows import again
         from imperfed.leakage.leak_run import LeakOptions, leak_of_folder
 
-        folder = RunFolder(self.folder)
+        folder = self._files
         federated = None if data is None else again(folder, data, {}, folder.config(self.objects))
         return leak_of_folder(folder, LeakOptions(sites, trained, iterations, dishonest), federated, self.objects)
 
@@ -170,9 +169,9 @@ class RunResult:
         return f"<p><b>{escape(head)}</b></p><table>{columns}{rows}</table><p>{escape(str(self.report))}</p>"
 
     def _predict_array(self, rows: Any, site: str) -> Tensor:
-        array = as_array(rows, "rows")
+        array, data = as_array(rows, "rows"), self._files.config(self.objects).run.data
         try:
-            x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "rows")
+            x = as_inputs(array, data, "rows")
             check_inputs(x, self.summary, "rows")
             check_finite(x, "rows")
         except DataError as error:
@@ -180,7 +179,7 @@ class RunResult:
         return self.probabilities(x, whose(self, site, "site=..."))
 
     def _predict_table(self, rows: Any, site: str) -> pyarrow.Table:
-        table, path = as_memory_table(rows, "rows"), self.folder / FILE
+        table, path = as_memory_table(rows, "rows"), self._files.path / FILE
         declaration = read_declaration(path) if path.exists() else None
         if declaration is None or declaration.inputs.array:
             raise UsageError("predict: the data of this run have no named columns; hand over an array [n, ...]")
@@ -210,7 +209,7 @@ class RunResult:
         scaled, model = self.scale()(x), self.model(site)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
-        kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
+        kind, mixture = KINDS[self.summary.facts.labels], read_mixture(self._files, site)
         if mixture is not None:
             return mixture.probabilities(logits, scaled, kind)
         return kind.probabilities(logits / self.summary.temperature)
@@ -220,7 +219,12 @@ class RunResult:
         path = self.folder / "models" / "scale.safetensors"
         if self.summary.standardised and not path.exists():
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
-        return RunFolder(self.folder).scale()
+        return self._files.scale()
+
+    @property
+    def _files(self) -> RunFolder:
+        """The files of the run; a folder that is not there is an error."""
+        return RunFolder(as_present(self.folder))
 
     def _known(self, site: SiteName) -> str:
         if (name := as_site(site)) not in self.sites:

@@ -120,6 +120,30 @@ def test_an_export_asks_for_a_site_by_the_argument(result: imperfed.RunResult, t
         result.export(tmp_path / "model")
 
 
+def test_a_result_whose_folder_is_not_there_says_so(
+    frame: pandas.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are looked for from the working directory, which may have changed since the run."""
+    monkeypatch.chdir(tmp_path)
+    result = imperfed.run("pfedpll", frame, **FEW)
+    asked: list[Callable[[], object]] = [
+        lambda: result.predict(frame),
+        lambda: result.predict(np.zeros((1, 4)), "north"),
+        lambda: result.model("north"),
+        lambda: result.labels("north"),
+        lambda: result.history,
+        lambda: result.export("model", site="north"),
+        lambda: result.leak(frame),
+    ]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for ask in asked:
+        with pytest.raises(DataError, match=rf"{result.folder}: no such folder in .*elsewhere; go back to where"):
+            ask()
+    monkeypatch.chdir(tmp_path)
+    assert result.history.num_rows
+
+
 def test_the_figures_are_tables_and_pages(result: imperfed.RunResult) -> None:
     history = result.history.to_pandas()
     losses = history[history["metric"] == "train/loss"]

@@ -105,6 +105,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": f, "label": f["breed"], "site": "clinic"}, "label=...: found a value of type Series, expected"),
     (lambda f: {"data": f, "label": "age", "site": "clinic"}, "data, column age: found 80 different numbers, expected"),
     (lambda f: {"data": f, **TOLD, "test": "test.csv"}, "test: cannot read a value of type str; hand over a table"),
+    (lambda f: {"data": f, **TOLD, "on_round": 5}, "on_round: expected a function of a round's report; got a value of"),
     (lambda f: {"data": f, **TOLD, "out": 3}, "out: expected a path; got a value of type int"),
     (
         lambda f: {"method": f, **TOLD},
