@@ -170,7 +170,7 @@ def _plain(cell: Any) -> Any:
 def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
     parts = dict(zip(ARRAYS, value, strict=False))
     columns: dict[str, Any] = {"x": as_array(parts.pop("x"), f"{name}, x")}
-    columns |= {key: _label_column(part) for key, part in parts.items()}
+    columns |= {key: _label_column(part, f"{name}, {key}") for key, part in parts.items()}
     rows = {key: len(column) for key, column in columns.items()}
     if len({*rows.values()}) > 1:
         counts = ", ".join(f"{count} rows of {key}" for key, count in rows.items())
@@ -208,15 +208,36 @@ def as_numpy(value: Any) -> Any:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
 
 
-def _label_column(value: Any) -> Any:
+def _label_column(value: Any, name: str) -> Any:
     """Return labels as a column of one value or one set per row, or as a matrix with one column per class."""
     import pyarrow
 
+    if is_table(value) and hasattr(value, "columns"):
+        return _columns_of_labels(_of_table(value, name))
     if isinstance(value, Tensor | np.ndarray) and value.ndim > 1:
         return as_numpy(value)
     if isinstance(value, Tensor):
         return pyarrow.array(as_numpy(value))
     return column_of(list(value.tolist() if hasattr(value, "tolist") else value))
+
+
+def _columns_of_labels(table: MemoryTable) -> Any:
+    """Return the only column of a table, or a matrix of the marks in its columns, one per class."""
+    import pyarrow
+
+    columns = [*table.columns.values()]
+    if len(columns) == 1:
+        return columns[0]
+    if all(pyarrow.types.is_boolean(column.type) and not column.null_count for column in columns):
+        return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+    try:
+        marks = [column.cast(pyarrow.float64()) for column in columns]
+    except pyarrow.ArrowException:
+        raise UsageError(
+            f"{table}: {len(columns)} columns, not all of numbers; hand over one column of classes, or one per class, "
+            "of 1, 0 and blanks"
+        ) from None
+    return np.column_stack([column.to_numpy(zero_copy_only=False) for column in marks])
 
 
 def _of_dataset(value: Any, name: str) -> MemoryTable:

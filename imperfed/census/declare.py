@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from imperfed.census.columns import Column, merged
 from imperfed.census.folder_layout import MemoryLayout
@@ -15,6 +16,7 @@ from imperfed.census.label_roles import BY_NAME, guess_one_column, guess_one_col
 from imperfed.census.profiles import profile
 from imperfed.census.roles import Look, guess_image
 from imperfed.core.errors import UsageError
+from imperfed.data.files.cells import canonical
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, non_defaults
 from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.problems import Problems, nearest
@@ -77,10 +79,18 @@ def _labels(look: Look, stated: Entries, site: str) -> Entries:
         marked = [_find(every, name, "label", look) for name in stated["columns"]]
         _refuse_words(marked, stated)
         guessed = non_defaults(guess_one_column_per_class(look, marked))
-        if stated.get("kind", "annotated") != "annotated":
+        if stated.get("kind", "annotated") != "annotated" or _are_missing(guessed, stated):
             guessed.pop("uncertain", None)
         return {**guessed, **stated}
     return _one_column(look, _find(look.columns, stated["column"], "label", look), stated, site)
+
+
+def _are_missing(guessed: Entries, stated: Entries) -> bool:
+    """Return whether the caller says that all values which look uncertain mean a blank."""
+    missing = stated.get("missing")
+    if not isinstance(missing, list | tuple | set | frozenset):
+        return False
+    return {*map(canonical, guessed.get("uncertain", {}).get("values", ()))} <= {*map(canonical, missing)}
 
 
 def _refuse_words(marked: Sequence[Column], stated: Entries) -> None:
@@ -126,8 +136,20 @@ def _array_labels(look: Look, stated: Entries, tables: Mapping[str, MemoryTable]
     if not any(isinstance(part, np.ndarray) for part in matrices):
         look.columns.pop("truth", None)
         return _one_column(look, look.columns["labels"], stated, "")
-    kind, classes = guess_array([part for part in matrices if isinstance(part, np.ndarray)])
+    matrices = [part for part in matrices if isinstance(part, np.ndarray)]
+    if "kind" not in stated:
+        _refuse_column_vectors(matrices, [*tables.values()])
+    kind, classes = guess_array(matrices)
     return {"kind": kind, "classes": classes, **stated}
+
+
+def _refuse_column_vectors(matrices: Sequence[npt.NDArray[Any]], tables: Sequence[MemoryTable]) -> None:
+    """Refuse matrices of one column without blanks, which are rather classes than marks of one class."""
+    if all(part.shape[1:] == (1,) and part.dtype.kind in "iuf" and not np.isnan(part).any() for part in matrices):
+        raise UsageError(
+            f"{tables[0]}: labels of shape {matrices[0].shape}; for one class per row, hand over labels.ravel(), and "
+            "for marks of one class, which is present or absent, kind='annotated'"
+        )
 
 
 def _find(columns: Mapping[str, Column], name: str, argument: str, look: Look) -> Column:

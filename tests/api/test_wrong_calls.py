@@ -93,6 +93,14 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": (X, Y)}, "data: arrays of no site; hand over {site: (x, labels)}, one pair per site"),
     (lambda f: {"data": {"a": (X, Y)}, "label": "y"}, "label=...: arrays have no columns; leave it out"),
     (lambda f: {"data": {"a": (X, Y[:3])}}, "data['a']: 4 rows of x, 3 rows of labels; hand over as many of each"),
+    (
+        lambda f: {"data": {"a": (X, Y[:, None])}},
+        "data['a']: labels of shape (4, 1); for one class per row, hand over labels.ravel(), and for marks",
+    ),
+    (
+        lambda f: {"data": {"a": (X, f[["breed", "age"]][:4])}},
+        "data['a'], labels: 2 columns, not all of numbers; hand over one column of classes, or one per class, of 1, 0",
+    ),
     (lambda f: {"data": {"a": (X[0], Y)}}, "data['a'], x: found float32 of shape (2,), expected numbers"),
     (
         lambda f: {"data": {"a": (scipy.sparse.csr_matrix(X), Y)}},
