@@ -178,7 +178,13 @@ def _for_arrays(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) 
 
 
 def _have_truth(sites: Mapping[str, MemoryTable]) -> bool:
-    return all("truth" in table.columns for table in sites.values())
+    """Return whether arrays come with the truth; refuse some that do beside others that do not."""
+    without = [table for table in sites.values() if "truth" not in table.columns]
+    if without and len(without) < len(sites):
+        raise UsageError(
+            f"{without[0]}: no truth, which other sites have; hand over (x, labels, truth) for all or none"
+        )
+    return not without
 
 
 def _as_toml(value: Any) -> Any:

@@ -76,6 +76,16 @@ def test_classes_may_be_the_unique_values_of_a_column(frame: pandas.DataFrame, t
         assert sorted(train(frame, tmp_path, classes=classes, **TOLD).summary.classes) == ["cat", "dog", "fox"]
 
 
+@pytest.mark.parametrize("bins", [3, [-np.inf, 0.5, np.inf]])
+def test_numbers_cut_into_classes_are_classes(bins: Any, frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """Their names hold a comma, which separates nothing."""
+    cut = pandas.cut(frame["age"], bins)
+    for label in (cut, cut.astype(str)):
+        summary = train(frame.assign(age=label), tmp_path, "fedavg", label="age", site="clinic").summary
+        assert summary.facts.labels == "exact"
+        assert set(summary.classes) == set(cut.astype(str))
+
+
 def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:
     parts = {str(name): part.drop(columns="clinic") for name, part in frame.groupby("clinic")}
     result = train(parts, tmp_path, label="breed", truth="really")

@@ -101,6 +101,10 @@ CALLS: list[tuple[Call, str]] = [
         lambda f: {"data": {"a": (X, f[["breed", "age"]][:4])}},
         "data['a'], labels: 2 columns, not all of numbers; hand over one column of classes, or one per class, of 1, 0",
     ),
+    (
+        lambda f: {"data": {"a": (X, Y, Y), "b": (X, Y)}},
+        "data['b']: no truth, which other sites have; hand over (x, labels, truth) for all or none",
+    ),
     (lambda f: {"data": {"a": (X[0], Y)}}, "data['a'], x: found float32 of shape (2,), expected numbers"),
     (
         lambda f: {"data": {"a": (scipy.sparse.csr_matrix(X), Y)}},
