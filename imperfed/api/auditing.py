@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from imperfed.api.arguments import SiteName, as_path, as_present, as_site
 from imperfed.api.call_rows import Rows, guessed, prepared
+from imperfed.api.column_names import Columns, OneColumn
 from imperfed.api.declared import MemoryData
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.federation import Federation
@@ -113,7 +114,15 @@ class AuditResult:
         return f"<table>{columns}{rows}</table>{sentences}<p>{escape(str(self.report))}</p>"
 
 
-def audit(data: Any, out: str | Path | None = None, *, features: Any = None, **keywords: Any) -> AuditResult:
+def audit(
+    data: Any,
+    out: str | Path | None = None,
+    *,
+    label: Columns | None = None,
+    site: OneColumn | None = None,
+    features: Any = None,
+    **keywords: Any,
+) -> AuditResult:
     """Find the labels that are probably wrong, site by site, and write the findings into a new folder.
 
     No model is trained. `data` and the keywords that describe data in memory: as for `run`; with `truth`, the audit
@@ -121,7 +130,7 @@ def audit(data: Any, out: str | Path | None = None, *, features: Any = None, **k
     one below `audits`. `features`: auto, raw, hog, efficientnet-lite0, `module:function`, or a function that can be
     imported. All other keywords are settings of the data and the repair, as `--set` takes them.
     """
-    rows, name, settings = prepared(data, keywords)
+    rows, name, settings = prepared(data, {"label": label, "site": site, **keywords})
     if features is not None:
         settings["repair.features"] = _named(features)
     config = audit_config(name, settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from imperfed.core.errors import UsageError
 
+OneColumn = str | int | tuple[Any, ...]
+Columns = OneColumn | Iterable[Any]
 ONE = ("site", "id", "group", "attribute")
 """Arguments that name one column."""
 SEVERAL = ("label", "truth", "inputs")

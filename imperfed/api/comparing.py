@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import Rows, guessed, loaded, prepared
+from imperfed.api.column_names import Columns, OneColumn
 from imperfed.api.parts import split_objects, title_of
 from imperfed.api.watching import watching
 from imperfed.cli.screen import printed
@@ -89,6 +90,8 @@ def compare(
     seeds: Sequence[int] = (0,),
     out: str | Path = "runs",
     *,
+    label: Columns | None = None,
+    site: OneColumn | None = None,
     jobs: int = 1,
     progress: bool | None = None,
     alone: bool = True,
@@ -103,7 +106,7 @@ def compare(
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
     seeds = _numbers(seeds)
-    rows, name, keywords = prepared(data, keywords)
+    rows, name, keywords = prepared(data, {"label": label, "site": site, **keywords})
     if isinstance(rows, Federation) or (rows is not None and not rows.declaration.measured):
         raise UsageError(
             "compare: there are no rows to measure methods on; hand over tables with truth=... or test=..."

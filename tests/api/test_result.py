@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,12 @@ def test_progress_is_printed_on_request(
     assert [line.partition(":")[0] for line in lines if line.startswith("round")] == [
         f"round {done}/20" for done in range(2, 21, 2)
     ]
+
+
+@pytest.mark.parametrize("call", [imperfed.run, imperfed.compare, imperfed.inspect, imperfed.audit])
+def test_an_editor_can_show_what_every_table_needs(call: Callable[..., object]) -> None:
+    assert {"data", "label", "site"} <= inspect.signature(call).parameters.keys()
+    assert call.__doc__
 
 
 def test_the_package_shows_its_names_and_shadows_no_builtin() -> None:
