@@ -23,7 +23,7 @@ from imperfed.experiments.sweep.sweep_trial import SweepScore, score_of, trials_
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.report.compared_runs import RESULTS, RUNS
 from imperfed.report.sweep_page import write_sweep_page
-from imperfed.results.folder_names import unused_path
+from imperfed.results.folder_names import created_folder
 
 TRIALS = "trials"
 
@@ -58,8 +58,7 @@ def sweep(
     """Try every combination with every seed in a new folder below `out`; return the folder and the results."""
     configs = configs_of(cells_of(grid), seeds, make)
     plan = SweepPlan.of(method, grid, seeds, configs)
-    folder = unused_path(out, "sweep", hashlib.sha256(repr(plan).encode()).hexdigest()[:6])
-    folder.mkdir(parents=True)
+    folder = created_folder(out, "sweep", hashlib.sha256(repr(plan).encode()).hexdigest()[:6])
     plan.write(folder)
     return folder, carry_out_sweep(plan, folder, watch, processes)
 
