@@ -65,6 +65,12 @@ def test_intervals_are_categories(frame: pandas.DataFrame, tmp_path: Path) -> No
     assert train(cut, tmp_path, **TOLD).summary.input == (1 + 3 + 2,)  # weight, three intervals of age, two colours
 
 
+def test_text_may_be_bytes(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """As NumPy and Parquet files store it."""
+    raw = frame.assign(**{name: frame[name].str.encode("utf-8") for name in ("breed", "colour", "clinic", "really")})
+    assert models(train(raw, tmp_path, **TOLD)) == models(train(frame, tmp_path, **TOLD))
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_durations_are_seconds(unit: str, frame: pandas.DataFrame, tmp_path: Path) -> None:
     lasting = frame.assign(age=pandas.to_timedelta(range(80), unit="s").as_unit(unit))
