@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -105,6 +105,10 @@ def compare(
     """
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
+    if not isinstance(methods, Iterable):
+        raise UsageError(f"methods: expected several in a list; got a value of type {type(methods).__name__}")
+    if not (methods := list(methods)):
+        raise UsageError("methods=[]: nothing to compare; name at least one, such as ['pfedpll', 'fedavg']")
     seeds = _numbers(seeds)
     rows, name, keywords = prepared(data, {"label": label, "site": site, **keywords})
     if isinstance(rows, Federation) or (rows is not None and not rows.declaration.measured):

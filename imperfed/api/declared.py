@@ -22,6 +22,7 @@ from imperfed.experiments.config import Config
 
 OF_LABELS = ("kind", "classes", "separator", "missing", "uncertain", "truth")
 OF_TABLES = ("name", "id", "group")
+OF_WORDS = ("kind", "separator", "name")
 PARTS = ("test", "public", "trusted")
 """Further rows, as tables or arrays; numbers are settings of the split instead."""
 ARGUMENTS = ("label", "site", "inputs", "attribute", *OF_LABELS, *OF_TABLES, *PARTS)
@@ -133,6 +134,7 @@ def _read(
 
 def _entries(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> Entries:
     """Return what the caller says, by the keys of federation.toml."""
+    _check_words(described)
     arrays = next(iter(sites.values())).suffix == ".npz"
     described = _for_arrays(sites, described) if arrays else _for_tables(sites, described)
     labels = {key: described[key] for key in OF_LABELS if key in described}
@@ -149,6 +151,15 @@ def _entries(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> 
     if (attribute := described.get("attribute")) is not None:
         entries["attribute"] = dict(attribute) if isinstance(attribute, Mapping) else {"column": attribute}
     return entries
+
+
+def _check_words(described: Mapping[str, Any]) -> None:
+    """Refuse values that are no word where the guesses about the columns need one."""
+    for key in OF_WORDS:
+        value = described.get(key, "a word")
+        if not isinstance(value, str) or not value:
+            found = "an empty text" if isinstance(value, str) else f"a value of type {type(value).__name__}"
+            raise UsageError(f"{key}=...: found {found}, expected a text; change the value, or leave {key} out")
 
 
 def _for_tables(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 import imperfed
+from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core.errors import ImperfedError
 
 
@@ -73,6 +74,10 @@ CALLS: list[tuple[Call, str]] = [
     ),
     (lambda f: {"data": f, **TOLD, "kind": "candidate"}, "kind=...: found 'candidate', expected one of annotated"),
     (lambda f: {"data": f, **TOLD, "classes": "cat"}, "classes=...: found 'cat', expected a list of names"),
+    (lambda f: {"data": f, **TOLD, "kind": f["breed"]}, "kind=...: found a value of type Series, expected a text"),
+    (lambda f: {"data": f, **TOLD, "classes": f}, "classes=...: found "),
+    (lambda f: {"data": f, **TOLD, "separator": ""}, "separator=...: found an empty text, expected a text; change the"),
+    (lambda f: {"data": f, **TOLD, "name": 3}, "name=...: found a value of type int, expected a text; change the"),
     (lambda f: {"data": f, **TOLD, "missing": ["?"]}, "missing=...: found candidates labels, expected annotated ones"),
     (lambda f: {"data": f, **TOLD, "sites": 5}, "split.sites = 5: the sites and their rows of data are fixed by its"),
     (lambda f: {"data": f["age"], **TOLD}, "data: cannot read a Series as a table"),
@@ -156,6 +161,20 @@ def test_wrong_seeds_of_a_comparison_are_named(
         imperfed.compare(["pfedpll"], frame, seeds, tmp_path / "runs", truth="really", **TOLD)
     assert str(error.value).startswith(message)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ("fedavg", "methods='fedavg': one text; hand over a list of names"),
+        (FedAvg(), "methods: expected several in a list; got a value of type FedAvg"),
+        ([], "methods=[]: nothing to compare; name at least one"),
+    ],
+)
+def test_methods_that_are_no_list_are_named(methods: Any, message: str, frame: pandas.DataFrame) -> None:
+    with pytest.raises(ImperfedError) as error:
+        imperfed.compare(methods, frame, truth="really", **TOLD)
+    assert str(error.value).startswith(message)
 
 
 def test_a_wrong_cell_is_named_by_table_row_and_column(frame: pandas.DataFrame, tmp_path: Path) -> None:
