@@ -28,7 +28,7 @@ from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.stored_run import load_net
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import read_mixture
-from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
+from imperfed.results.predict import as_inputs, check_inputs, own_model, predictions, whose
 from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
@@ -189,7 +189,8 @@ class RunResult:
         assert new is not None
         check_inputs(new.x, self.summary, "rows")
         column = declaration.site_column
-        if site or column not in table.columns:
+        shared = not any(own_model(self, name) for name in self.sites)  # it serves rows of other sites too
+        if site or shared or column not in table.columns:
             probability = self.probabilities(new.x, whose(self, site, "site=..."))
         else:
             probability = self._by_own_model(new.x, [word(name) for name in table.columns[column].to_pylist()])
@@ -200,6 +201,9 @@ class RunResult:
         """Return the probabilities that the model of each row's own site gives."""
         probability = torch.empty(len(x), len(self.summary.classes))
         for site in dict.fromkeys(sites):
+            if site not in self.sites:
+                fix = "choose whose model predicts such rows, with site=..."
+                raise UsageError(f"{unknown('site', site, self.sites)}; {fix}")
             own = torch.tensor([other == site for other in sites])
             probability[own] = self.probabilities(x[own], site)
         return probability

@@ -80,6 +80,16 @@ def test_rows_that_name_their_site_are_predicted_by_its_model(
     assert own["cat"].to_pylist() == [value.as_py() for value in expected]
 
 
+def test_a_shared_model_predicts_rows_of_a_site_that_took_no_part(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    shared = imperfed.run("fedavg+cc", frame, tmp_path, **FEW)
+    assert shared.predict(frame.assign(clinic="west")).equals(shared.predict(frame, "north"))
+    own = imperfed.run("pfedpll", frame, tmp_path, **FEW)
+    with pytest.raises(
+        UsageError, match=r"unknown site 'west'\. .*Known: north, south; choose whose model predicts such"
+    ):
+        own.predict(frame.assign(clinic="west"))
+
+
 def test_new_rows_are_encoded_by_the_bins_of_the_run(frame: pandas.DataFrame, tmp_path: Path) -> None:
     result = imperfed.load(imperfed.run("fedavg+cc", frame, tmp_path, model="mlp-ple", **FEW).folder)
     whole = result.predict(frame)["cat"].to_pylist()
