@@ -75,6 +75,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": f, **TOLD, "kind": "candidate"}, "kind=...: found 'candidate', expected one of annotated"),
     (lambda f: {"data": f, **TOLD, "classes": "cat"}, "classes=...: found 'cat', expected a list of names"),
     (lambda f: {"data": f, **TOLD, "kind": f["breed"]}, "kind=...: found a value of type Series, expected a text"),
+    (lambda f: {"data": f.assign(breed="cat"), **TOLD}, "classes=...: found 1 name, expected at least 2; list all of"),
     (lambda f: {"data": f, **TOLD, "classes": f}, "classes=...: found "),
     (lambda f: {"data": f, **TOLD, "separator": ""}, "separator=...: found an empty text, expected a text; change the"),
     (lambda f: {"data": f, **TOLD, "name": 3}, "name=...: found a value of type int, expected a text; change the"),
