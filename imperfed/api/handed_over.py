@@ -273,11 +273,16 @@ def by_site(value: Any, argument: str) -> dict[str, MemoryTable]:
         raise UsageError(f"{argument}={{}}: no sites; hand over {FORMS}")
     if all(isinstance(part, list | np.ndarray | Tensor) for part in value.values()):
         raise UsageError(f"{argument}: a dict of columns; make a table of it, or hand over {{site: (x, labels)}}")
-    names = [str(site) for site in value]
+    names = [_site_name(site) for site in value]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"{argument}: two sites are called {twice!r}; rename one of them")
-    return {str(site): as_memory_table(part, f"{argument}[{site!r}]") for site, part in value.items()}
+    return {_site_name(site): as_memory_table(part, f"{argument}[{site!r}]") for site, part in value.items()}
+
+
+def _site_name(key: Any) -> str:
+    """Return a key as the name of a site; groups of a table that is grouped by one column may have tuples of one."""
+    return str(key[0] if isinstance(key, tuple) and len(key) == 1 else key)
 
 
 def is_in_memory(value: Any) -> bool:

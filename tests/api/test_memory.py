@@ -92,6 +92,20 @@ def test_numbers_cut_into_classes_are_classes(bins: Any, frame: pandas.DataFrame
         assert set(summary.classes) == set(cut.astype(str))
 
 
+def test_the_groups_of_a_table_are_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """The column by which they are grouped is no input, and their keys may be tuples."""
+    told = {"label": "breed", "truth": "really"}
+    table = models(train(frame, tmp_path, **TOLD))
+    for groups in (
+        frame.groupby("clinic"),
+        frame.groupby(["clinic"]),
+        polars.from_pandas(frame).group_by("clinic", maintain_order=True),
+    ):
+        result = train(dict(sorted(groups, key=lambda group: group[0])), tmp_path, **told)
+        assert result.sites == ("north", "south")
+        assert models(result) == table
+
+
 def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:
     parts = {str(name): part.drop(columns="clinic") for name, part in frame.groupby("clinic")}
     result = train(parts, tmp_path, label="breed", truth="really")
