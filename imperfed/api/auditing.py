@@ -8,8 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imperfed.api.arguments import as_path
+from imperfed.api.arguments import SiteName, as_path, as_present, as_site
 from imperfed.api.call_rows import Rows, guessed, prepared
+from imperfed.api.column_names import Columns, OneColumn
 from imperfed.api.declared import MemoryData
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.federation import Federation
@@ -50,7 +51,7 @@ class AuditResult:
         """The page about the audit."""
         return self.folder / "audit.html"
 
-    def labels(self, site: str = "") -> pyarrow.Table:
+    def labels(self, site: SiteName = "") -> pyarrow.Table:
         """Return the judgement of every label of a site; without a site, those of all sites.
 
         The labels of all sites have a column `site`, and a column `index` if the rows came as pandas frames.
@@ -58,10 +59,10 @@ class AuditResult:
         import pyarrow
         from pyarrow import parquet
 
-        if site:
-            if site not in self.sites:
-                raise unknown("site", site, self.sites)
-            return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
+        if one := as_site(site):
+            if one not in self.sites:
+                raise unknown("site", one, self.sites)
+            return parquet.read_table(as_present(self.folder) / "labels" / f"{one}.parquet")
         tables = []
         for name in self.sites:
             table = self.labels(name)
@@ -72,7 +73,7 @@ class AuditResult:
             tables.append(table)
         return pyarrow.concat_tables(tables)
 
-    def repaired(self, site: str = "") -> pyarrow.Table:
+    def repaired(self, site: SiteName = "") -> pyarrow.Table:
         """Return the labels as a repair leaves them, in a column `label`, with those that were `given`.
 
         The rows, and the columns that name them, are those of `labels`. Where the features do not support the noise
@@ -113,7 +114,15 @@ class AuditResult:
         return f"<table>{columns}{rows}</table>{sentences}<p>{escape(str(self.report))}</p>"
 
 
-def audit(data: Any, out: str | Path | None = None, *, features: Any = None, **keywords: Any) -> AuditResult:
+def audit(
+    data: Any,
+    out: str | Path | None = None,
+    *,
+    label: Columns | None = None,
+    site: OneColumn | None = None,
+    features: Any = None,
+    **keywords: Any,
+) -> AuditResult:
     """Find the labels that are probably wrong, site by site, and write the findings into a new folder.
 
     No model is trained. `data` and the keywords that describe data in memory: as for `run`; with `truth`, the audit
@@ -121,7 +130,7 @@ def audit(data: Any, out: str | Path | None = None, *, features: Any = None, **k
     one below `audits`. `features`: auto, raw, hog, efficientnet-lite0, `module:function`, or a function that can be
     imported. All other keywords are settings of the data and the repair, as `--set` takes them.
     """
-    rows, name, settings = prepared(data, keywords)
+    rows, name, settings = prepared(data, {"label": label, "site": site, **keywords})
     if features is not None:
         settings["repair.features"] = _named(features)
     config = audit_config(name, settings)

@@ -28,15 +28,15 @@ Rows = MemoryData | Federation
 def prepared(data: Any, keywords: Mapping[str, Any]) -> tuple[Rows | None, str, dict[str, Any]]:
     """Return the rows in memory, what `run.data` says, and the settings."""
     in_memory = is_in_memory(data)
+    if not (in_memory or isinstance(data, Federation | str | os.PathLike)):
+        raise UsageError(
+            f"data: cannot read a value of type {type(data).__name__}; hand over the name of a dataset, a path, {FORMS}"
+        )
     described, settings = split_keywords(keywords, in_memory)
     if in_memory:
         return read_tables(data, described), IN_MEMORY, settings
     if isinstance(data, Federation):
         return data, IN_MEMORY, settings
-    if not isinstance(data, str | os.PathLike):
-        raise UsageError(
-            f"data: cannot read a value of type {type(data).__name__}; hand over the name of a dataset, a path, {FORMS}"
-        )
     return None, os.fspath(data), settings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import Rows, guessed, loaded, prepared
+from imperfed.api.column_names import Columns, OneColumn
 from imperfed.api.parts import split_objects, title_of
 from imperfed.api.watching import watching
 from imperfed.cli.screen import printed
@@ -89,6 +90,8 @@ def compare(
     seeds: Sequence[int] = (0,),
     out: str | Path = "runs",
     *,
+    label: Columns | None = None,
+    site: OneColumn | None = None,
     jobs: int = 1,
     progress: bool | None = None,
     alone: bool = True,
@@ -102,8 +105,12 @@ def compare(
     """
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
+    if not isinstance(methods, Iterable):
+        raise UsageError(f"methods: expected several in a list; got a value of type {type(methods).__name__}")
+    if not (methods := list(methods)):
+        raise UsageError("methods=[]: nothing to compare; name at least one, such as ['pfedpll', 'fedavg']")
     seeds = _numbers(seeds)
-    rows, name, keywords = prepared(data, keywords)
+    rows, name, keywords = prepared(data, {"label": label, "site": site, **keywords})
     if isinstance(rows, Federation) or (rows is not None and not rows.declaration.measured):
         raise UsageError(
             "compare: there are no rows to measure methods on; hand over tables with truth=... or test=..."

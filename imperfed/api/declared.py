@@ -8,8 +8,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from imperfed.api.column_names import with_names
 from imperfed.api.handed_over import as_inputs_table, by_site
 from imperfed.census.declare import Entries, complete
 from imperfed.core.errors import DataError, UsageError
@@ -23,6 +22,7 @@ from imperfed.experiments.config import Config
 
 OF_LABELS = ("kind", "classes", "separator", "missing", "uncertain", "truth")
 OF_TABLES = ("name", "id", "group")
+OF_WORDS = ("kind", "separator", "name")
 PARTS = ("test", "public", "trusted")
 """Further rows, as tables or arrays; numbers are settings of the split instead."""
 ARGUMENTS = ("label", "site", "inputs", "attribute", *OF_LABELS, *OF_TABLES, *PARTS)
@@ -134,8 +134,9 @@ def _read(
 
 def _entries(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> Entries:
     """Return what the caller says, by the keys of federation.toml."""
+    _check_words(described)
     arrays = next(iter(sites.values())).suffix == ".npz"
-    (_check_arrays if arrays else _check_tables)(sites, described)
+    described = _for_arrays(sites, described) if arrays else _for_tables(sites, described)
     labels = {key: described[key] for key in OF_LABELS if key in described}
     label, inputs = described.get("label"), described.get("inputs")
     if arrays:
@@ -152,26 +153,31 @@ def _entries(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> 
     return entries
 
 
-def _check_tables(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> None:
-    """Refuse tables whose labels or sites are not named."""
+def _check_words(described: Mapping[str, Any]) -> None:
+    """Refuse values that are no word where the guesses about the columns need one."""
+    for key in OF_WORDS:
+        value = described.get(key, "a word")
+        if not isinstance(value, str) or not value:
+            found = "an empty text" if isinstance(value, str) else f"a value of type {type(value).__name__}"
+            raise UsageError(f"{key}=...: found {found}, expected a text; change the value, or leave {key} out")
+
+
+def _for_tables(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments with columns by their names; refuse tables whose labels or sites are not named."""
     if "label" not in described:
         raise UsageError("label=...: missing; name the column of the labels, or the columns, one per class")
-    label = described["label"]
-    if not isinstance(label, str) and not (isinstance(label, list | tuple) and all(isinstance(c, str) for c in label)):
-        raise UsageError(
-            f"label=...: found a value of type {type(label).__name__}, expected the name of a column of data, or a "
-            "list of names; for arrays, hand over {site: (x, labels)}"
-        )
+    described = with_names(described, {name for table in sites.values() for name in table.columns})
     if "" in sites and "site" not in described:
         raise UsageError(
             "site=...: missing; name the column that says which site a row belongs to, or hand over {site: table}"
         )
     if "" not in sites and "site" in described:
         raise UsageError(f"site={described['site']!r}: the sites are named by the keys of data; leave it out")
+    return described
 
 
-def _check_arrays(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> None:
-    """Refuse arrays of no site, and arguments that name columns, which arrays do not have."""
+def _for_arrays(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments as they are; refuse arrays of no site, and arguments that name columns."""
     if "" in sites:
         raise UsageError("data: arrays of no site; hand over {site: (x, labels)}, one pair per site")
     columns = [key for key in ("label", "site", "id", "group", "attribute") if key in described]
@@ -179,17 +185,24 @@ def _check_arrays(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]
         columns.append("inputs")
     if columns:
         raise UsageError(f"{columns[0]}=...: arrays have no columns; leave it out")
+    return described
 
 
 def _have_truth(sites: Mapping[str, MemoryTable]) -> bool:
-    return all("truth" in table.columns for table in sites.values())
+    """Return whether arrays come with the truth; refuse some that do beside others that do not."""
+    without = [table for table in sites.values() if "truth" not in table.columns]
+    if without and len(without) < len(sites):
+        raise UsageError(
+            f"{without[0]}: no truth, which other sites have; hand over (x, labels, truth) for all or none"
+        )
+    return not without
 
 
 def _as_toml(value: Any) -> Any:
     """Return a value as TOML would hold it."""
     if isinstance(value, Mapping):
         return {key: _as_toml(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # arrays, series, and the unique values of one
         return _as_toml(value.tolist())
     return [_as_toml(part) for part in value] if isinstance(value, list | tuple | set | frozenset) else value
 

@@ -15,13 +15,19 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from imperfed.core.errors import UsageError
-from imperfed.data.files.cells import LIST_SEPARATOR, word
+from imperfed.data.files.cells import word
 from imperfed.data.files.memory import MemoryTable
 
 FORMS = "a table (pandas, polars, pyarrow), {site: table}, {site: (x, labels)}, {site: torch Dataset} or a Federation"
 """What data in memory look like, for messages."""
+ONE_ROW = "frame.iloc[[0]] in pandas, frame[0] in polars"
 ARRAYS = ("x", "labels", "truth")
 """The names of the arrays of a site, in the order in which they are handed over."""
+
+NEEDED = ("data", "rows")
+"""What cannot be left out, by the names of arguments."""
+BLANKS_OF_PANDAS = ("NAType", "NaTType")
+"""The types of pandas.NA and pandas.NaT, which Arrow takes for blanks unless values of different types are mixed."""
 
 
 def is_table(value: Any) -> bool:
@@ -38,7 +44,8 @@ def as_memory_table(value: Any, name: str) -> MemoryTable:
     """Return a table, arrays or a dataset under the name by which messages call it; refuse one without rows."""
     table = _as_table(value, name)
     if not table.rows:
-        raise UsageError(f"{name}: no rows; hand over at least one, or leave {name} out")
+        otherwise = "" if name in NEEDED else f", or leave {name} out"
+        raise UsageError(f"{name}: no rows; hand over at least one{otherwise}")
     return table
 
 
@@ -58,7 +65,7 @@ def as_inputs_table(value: Any, name: str) -> MemoryTable:
     """Return inputs without labels: a table, or one array."""
     if is_table(value) or is_arrays(value):
         return as_memory_table(value, name)
-    x = _array(value, name)
+    x = as_array(value, name)
     return MemoryTable(name, {"x": x}, len(x), suffix=".npz")
 
 
@@ -86,7 +93,8 @@ def _of_table(value: Any, name: str) -> MemoryTable:
         except (pyarrow.ArrowException, TypeError, ValueError, ImportError) as error:
             reason = str(error).partition("\n")[0]
             kind = type(value).__name__
-            raise UsageError(f"{name}: cannot read a {kind} as a table ({reason}); hand over {FORMS}") from None
+            forms = f"a frame, such as one row of it: {ONE_ROW}" if kind == "Series" else FORMS
+            raise UsageError(f"{name}: cannot read a {kind} as a table ({reason}); hand over {forms}") from None
         columns = [_without_views(column) for column in table.columns]
         names, index, rows = list(table.column_names), None, table.num_rows
     names = [column.strip() for column in names]
@@ -133,18 +141,24 @@ def _without_views(column: Any) -> Any:
 
 
 def column_of(cells: Sequence[Any]) -> Any:
-    """Return Python values as a pyarrow column: sets and tuples as lists, values of different types as text."""
+    """Return Python values as a pyarrow column: sets and tuples as lists, values of different types as text.
+
+    Among lists, a single value is a list of one.
+    """
     import pyarrow
 
     plain = [_plain(cell) for cell in cells]
+    if any(isinstance(cell, list) for cell in plain):
+        plain = [cell if isinstance(cell, list) or not word(cell) else [cell] for cell in plain]
     try:
         return pyarrow.array(plain, from_pandas=True)
     except (pyarrow.ArrowException, TypeError, OverflowError):
-        texts = [LIST_SEPARATOR.join(map(word, cell)) if isinstance(cell, list) else word(cell) for cell in plain]
-        return pyarrow.array(texts)
+        return pyarrow.array([[*map(word, cell)] if isinstance(cell, list) else word(cell) or None for cell in plain])
 
 
 def _plain(cell: Any) -> Any:
+    if type(cell).__name__ in BLANKS_OF_PANDAS:
+        return None
     if isinstance(cell, Set):
         return sorted(map(word, cell))
     if isinstance(cell, Tensor | np.ndarray):
@@ -157,8 +171,8 @@ def _plain(cell: Any) -> Any:
 
 def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
     parts = dict(zip(ARRAYS, value, strict=False))
-    columns: dict[str, Any] = {"x": _array(parts.pop("x"), f"{name}, x")}
-    columns |= {key: _label_column(part) for key, part in parts.items()}
+    columns: dict[str, Any] = {"x": as_array(parts.pop("x"), f"{name}, x")}
+    columns |= {key: _label_column(part, f"{name}, {key}") for key, part in parts.items()}
     rows = {key: len(column) for key, column in columns.items()}
     if len({*rows.values()}) > 1:
         counts = ", ".join(f"{count} rows of {key}" for key, count in rows.items())
@@ -166,8 +180,14 @@ def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
     return MemoryTable(name, columns, rows["x"], suffix=".npz")
 
 
-def _array(value: Any, name: str) -> Any:
+def as_array(value: Any, name: str) -> Any:
     """Return inputs as a NumPy array [n, ...]."""
+    if _is_sparse(value):
+        dense = "to_dense()" if isinstance(value, Tensor) else "toarray()"
+        raise UsageError(f"{name}: a sparse matrix; hand over a dense one, which its method {dense} returns")
+    if isinstance(value, str | Mapping | Dataset):
+        kind = type(value).__name__
+        raise UsageError(f"{name}: found a value of type {kind}, expected numbers; hand over an array [n, ...]")
     try:
         array = as_numpy(value)
     except ValueError:
@@ -178,6 +198,11 @@ def _array(value: Any, name: str) -> Any:
     return array
 
 
+def _is_sparse(value: Any) -> bool:
+    """Return whether a value is a sparse matrix of SciPy or a sparse tensor."""
+    return value.layout != torch.strided if isinstance(value, Tensor) else hasattr(value, "toarray")
+
+
 def as_numpy(value: Any) -> Any:
     """Return a tensor, or whatever NumPy takes for an array, as an array; bfloat16, which NumPy lacks, as float32."""
     if not isinstance(value, Tensor):
@@ -185,15 +210,36 @@ def as_numpy(value: Any) -> Any:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
 
 
-def _label_column(value: Any) -> Any:
+def _label_column(value: Any, name: str) -> Any:
     """Return labels as a column of one value or one set per row, or as a matrix with one column per class."""
     import pyarrow
 
+    if is_table(value) and hasattr(value, "columns"):
+        return _columns_of_labels(_of_table(value, name))
     if isinstance(value, Tensor | np.ndarray) and value.ndim > 1:
         return as_numpy(value)
     if isinstance(value, Tensor):
         return pyarrow.array(as_numpy(value))
     return column_of(list(value.tolist() if hasattr(value, "tolist") else value))
+
+
+def _columns_of_labels(table: MemoryTable) -> Any:
+    """Return the only column of a table, or a matrix of the marks in its columns, one per class."""
+    import pyarrow
+
+    columns = [*table.columns.values()]
+    if len(columns) == 1:
+        return columns[0]
+    if all(pyarrow.types.is_boolean(column.type) and not column.null_count for column in columns):
+        return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+    try:
+        marks = [column.cast(pyarrow.float64()) for column in columns]
+    except pyarrow.ArrowException:
+        raise UsageError(
+            f"{table}: {len(columns)} columns, not all of numbers; hand over one column of classes, or one per class, "
+            "of 1, 0 and blanks"
+        ) from None
+    return np.column_stack([column.to_numpy(zero_copy_only=False) for column in marks])
 
 
 def _of_dataset(value: Any, name: str) -> MemoryTable:
@@ -229,11 +275,16 @@ def by_site(value: Any, argument: str) -> dict[str, MemoryTable]:
         raise UsageError(f"{argument}={{}}: no sites; hand over {FORMS}")
     if all(isinstance(part, list | np.ndarray | Tensor) for part in value.values()):
         raise UsageError(f"{argument}: a dict of columns; make a table of it, or hand over {{site: (x, labels)}}")
-    names = [str(site) for site in value]
+    names = [_site_name(site) for site in value]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"{argument}: two sites are called {twice!r}; rename one of them")
-    return {str(site): as_memory_table(part, f"{argument}[{site!r}]") for site, part in value.items()}
+    return {_site_name(site): as_memory_table(part, f"{argument}[{site!r}]") for site, part in value.items()}
+
+
+def _site_name(key: Any) -> str:
+    """Return a key as the name of a site; groups of a table that is grouped by one column may have tuples of one."""
+    return str(key[0] if isinstance(key, tuple) and len(key) == 1 else key)
 
 
 def is_in_memory(value: Any) -> bool:

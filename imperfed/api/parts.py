@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from imperfed.algorithms import catalogue, objectives
+from imperfed.api.handed_over import is_table
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
 from imperfed.core.loading import blaming, import_path, is_importable
@@ -112,7 +113,8 @@ def _class_of(argument: str, value: Any) -> type[Any]:
     if not issubclass(cls, kinds):
         kind = " or ".join(kind.__name__ for kind in kinds)
         got = f"the class {cls.__name__}" if cls is value else f"a value of type {cls.__name__}"
-        raise UsageError(f"{argument}: expected the name of {_a(part.section)}, {FORMS} of {kind}; got {got}")
+        fix = "; data come after the method, or by name: data=..." if argument == "method" and is_table(value) else ""
+        raise UsageError(f"{argument}: expected the name of {_a(part.section)}, {FORMS} of {kind}; got {got}{fix}")
     if inspect.isabstract(cls):
         raise UsageError(
             f"{argument}: {cls.__name__} does not define {', '.join(sorted(vars(cls)['__abstractmethods__']))}"

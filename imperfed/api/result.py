@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.api.arguments import SiteName, as_path, as_present, as_site
 from imperfed.api.declared import refuse
-from imperfed.api.handed_over import as_memory_table, as_numpy, is_table
+from imperfed.api.handed_over import as_array, as_memory_table, is_table
 from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
@@ -27,7 +28,7 @@ from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.stored_run import load_net
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import read_mixture
-from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
+from imperfed.results.predict import as_inputs, check_inputs, own_model, predictions, whose
 from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class RunResult:
 
         keys = ("round", "site", "metric", "value", "n")
         return pyarrow.table(
-            {key: [record.get(key) for record in RunFolder(self.folder).records()] for key in keys},
+            {key: [record.get(key) for record in self._files.records()] for key in keys},
             pyarrow.schema(list(zip(keys, ("int64", "string", "string", "float64", "int64"), strict=True))),
         )
 
@@ -66,7 +67,7 @@ class RunResult:
         """The page about the run."""
         return self.folder / "report.html"
 
-    def predict(self, rows: Any, site: str = "") -> Any:
+    def predict(self, rows: Any, site: SiteName = "") -> Any:
         """Return predictions for new rows by the model of a site, which may be left out if all share one model.
 
         A table is matched by the names of its columns, in any order, and yields a pyarrow table: the index of a pandas
@@ -79,17 +80,17 @@ class RunResult:
         these allow (`summary.calibration`). Where classes do not exclude one another (annotated
         labels), it is the probability that each is present.
         """
-        return self._predict_table(rows, site) if is_table(rows) else self._predict_array(rows, site)
+        return (self._predict_table if is_table(rows) else self._predict_array)(rows, as_site(site))
 
-    def model(self, site: str) -> Network:
+    def model(self, site: SiteName) -> Network:
         """Return the network with which a site predicts. It takes inputs as in training: tables standardised."""
-        self._check(site)
-        folder = RunFolder(self.folder)
+        site = self._known(site)
+        folder = self._files
         summary = self.summary
         config = folder.config(self.objects)
         return load_net(folder, config, site, summary.input, len(summary.classes), summary.features).module
 
-    def labels(self, site: str = "") -> pyarrow.Table:
+    def labels(self, site: SiteName = "") -> pyarrow.Table:
         """Return the labels given for a site's training rows and those inferred; without a site, those of all sites.
 
         The labels of all sites have a column `site`, and a column `index` if the rows came as pandas frames.
@@ -99,10 +100,9 @@ class RunResult:
 
         if self.summary.labels is None:
             raise UsageError(f"{self.summary.method} inferred no labels in this run")
-        if site:
-            self._check(site)
-            return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
-        index = RunFolder(self.folder).index()
+        if as_site(site):
+            return parquet.read_table(self._files.path / "labels" / f"{self._known(site)}.parquet")
+        index = self._files.index()
         tables = []
         for name in self.sites:
             table = self.labels(name)
@@ -113,27 +113,34 @@ class RunResult:
             tables.append(table)
         return pyarrow.concat_tables(tables)
 
-    def export(self, out: Path | str, format: str = "onnx", site: str = "") -> Path:
+    def export(self, out: Path | str, format: str = "onnx", site: SiteName = "") -> Path:
         """Write a model for use elsewhere into a new folder, with a model card, and return the model's file.
 
         `format`: onnx, pt2 (`torch.export`) or safetensors; `site`: whose model, if sites have their own.
         """
         from imperfed.export import export_model
 
-        return export_model(self, Path(out), format, site).model
+        return export_model(self, as_path(out, "out"), format, whose(self, as_site(site), "site=...")).model
 
-    def leak(self, data: Any = None, **options: Any) -> LeakSummary:
+    def leak(
+        self,
+        data: Any = None,
+        *,
+        sites: int = 4,
+        trained: bool = False,
+        iterations: int = 500,
+        dishonest: bool = False,
+    ) -> LeakSummary:
         """Return what a curious coordinator could reconstruct from a round of this run.
 
-        `data`: the rows, if they were handed over in memory. `options`: `sites`, `trained`, `iterations` and
-        `dishonest`, as `imperfed.leak` takes them.
+        `data`: the rows, if they were handed over in memory. All others: as for `imperfed.leak`.
         """
         from imperfed.api.call_rows import again
         from imperfed.leakage.leak_run import LeakOptions, leak_of_folder
 
-        folder = RunFolder(self.folder)
+        folder = self._files
         federated = None if data is None else again(folder, data, {}, folder.config(self.objects))
-        return leak_of_folder(folder, LeakOptions(**options), federated, self.objects)
+        return leak_of_folder(folder, LeakOptions(sites, trained, iterations, dishonest), federated, self.objects)
 
     def __repr__(self) -> str:
         """Return what was run, its leading figure and its folder, in one line."""
@@ -162,16 +169,17 @@ class RunResult:
         return f"<p><b>{escape(head)}</b></p><table>{columns}{rows}</table><p>{escape(str(self.report))}</p>"
 
     def _predict_array(self, rows: Any, site: str) -> Tensor:
+        array, data = as_array(rows, "rows"), self._files.config(self.objects).run.data
         try:
-            x = as_inputs(as_numpy(rows), RunFolder(self.folder).config(self.objects).run.data, "x")
-            check_inputs(x, self.summary, "x")
-            check_finite(x, "x")
-        except (DataError, TypeError, ValueError) as error:
-            raise UsageError(f"predict: {error}") from error
+            x = as_inputs(array, data, "rows")
+            check_inputs(x, self.summary, "rows")
+            check_finite(x, "rows")
+        except DataError as error:
+            raise UsageError(str(error)) from error
         return self.probabilities(x, whose(self, site, "site=..."))
 
     def _predict_table(self, rows: Any, site: str) -> pyarrow.Table:
-        table, path = as_memory_table(rows, "rows"), self.folder / FILE
+        table, path = as_memory_table(rows, "rows"), self._files.path / FILE
         declaration = read_declaration(path) if path.exists() else None
         if declaration is None or declaration.inputs.array:
             raise UsageError("predict: the data of this run have no named columns; hand over an array [n, ...]")
@@ -181,7 +189,8 @@ class RunResult:
         assert new is not None
         check_inputs(new.x, self.summary, "rows")
         column = declaration.site_column
-        if site or column not in table.columns:
+        shared = not any(own_model(self, name) for name in self.sites)  # it serves rows of other sites too
+        if site or shared or column not in table.columns:
             probability = self.probabilities(new.x, whose(self, site, "site=..."))
         else:
             probability = self._by_own_model(new.x, [word(name) for name in table.columns[column].to_pylist()])
@@ -192,6 +201,9 @@ class RunResult:
         """Return the probabilities that the model of each row's own site gives."""
         probability = torch.empty(len(x), len(self.summary.classes))
         for site in dict.fromkeys(sites):
+            if site not in self.sites:
+                fix = "choose whose model predicts such rows, with site=..."
+                raise UsageError(f"{unknown('site', site, self.sites)}; {fix}")
             own = torch.tensor([other == site for other in sites])
             probability[own] = self.probabilities(x[own], site)
         return probability
@@ -201,7 +213,7 @@ class RunResult:
         scaled, model = self.scale()(x), self.model(site)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
-        kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
+        kind, mixture = KINDS[self.summary.facts.labels], read_mixture(self._files, site)
         if mixture is not None:
             return mixture.probabilities(logits, scaled, kind)
         return kind.probabilities(logits / self.summary.temperature)
@@ -211,11 +223,17 @@ class RunResult:
         path = self.folder / "models" / "scale.safetensors"
         if self.summary.standardised and not path.exists():
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
-        return RunFolder(self.folder).scale()
+        return self._files.scale()
 
-    def _check(self, site: str) -> None:
-        if site not in self.sites:
-            raise unknown("site", site, self.sites)
+    @property
+    def _files(self) -> RunFolder:
+        """The files of the run; a folder that is not there is an error."""
+        return RunFolder(as_present(self.folder))
+
+    def _known(self, site: SiteName) -> str:
+        if (name := as_site(site)) not in self.sites:
+            raise unknown("site", name, self.sites)
+        return name
 
 
 def _per_cent(value: float | None) -> str:

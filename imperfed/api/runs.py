@@ -17,6 +17,7 @@ from torch import nn
 
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import again, guessed, loaded, prepared
+from imperfed.api.column_names import Columns, OneColumn
 from imperfed.api.declared import PARTS
 from imperfed.api.parts import objects_again, split_objects
 from imperfed.api.result import RunResult
@@ -38,6 +39,8 @@ def run(
     data: Any = "digits",
     out: str | Path = "runs",
     *,
+    label: Columns | None = None,
+    site: OneColumn | None = None,
     model: Model | None = None,
     objective: str | Objective | type[Objective] | None = None,
     progress: bool | None = None,
@@ -52,15 +55,17 @@ def run(
     and is called with those of `shape` and `classes` that it accepts.
 
     `data`: the name of a dataset, a path, a table with a `site` column, {site: table}, {site: (x, labels)},
-    {site: torch Dataset} or a `Federation`. Data in memory are described by the keys of federation.toml: `label` (a
-    column, or one per class), `site`, `kind`, `classes`, `inputs`, `id`, `group`, `truth`, `separator`, `missing`,
-    `uncertain`, `attribute`, `name`; further rows are `test`, `public` and `trusted`. What is left out is guessed.
+    {site: torch Dataset} or a `Federation`. Tables are described by `label` (a column, or one per class), by `site` (a
+    column) and, like arrays, by the other keys of federation.toml: `kind`, `classes`, `inputs`, `id`, `group`, `truth`,
+    `separator`, `missing`, `uncertain`, `attribute`, `name`; further rows are `test`, `public` and `trusted`. What is
+    left out is guessed.
 
     `progress`: whether to print it; by default in terminals and notebooks. `on_round` is called with the report of
     every round, and ends the run by returning True. All other keywords are settings, such as `rounds=20` or
     `lr=0.05`; `imperfed show METHOD` on the command line lists them.
     """
-    objects, words = split_objects({"method": method, "model": model, "objective": objective, **keywords})
+    described = {"label": label, "site": site, **keywords}
+    objects, words = split_objects({"method": method, "model": model, "objective": objective, **described})
     rows, name, settings = prepared(data, words)
     with watching(progress, on_round, guessed(rows)) as watch:
         folder, summary = runs.start_any(
@@ -107,11 +112,11 @@ def load(folder: str | Path, **objects: Any) -> RunResult:
     return RunResult(opened.path, summary, given)
 
 
-def inspect(data: Any, **keywords: Any) -> Inspection:
+def inspect(data: Any, *, label: Columns | None = None, site: OneColumn | None = None, **keywords: Any) -> Inspection:
     """Return what `imperfed inspect` reports about files, for which it writes federation.toml if there is none.
 
     Data in memory are described as for `run`, and nothing is written.
     """
     from imperfed.api.inspecting import inspection_of
 
-    return inspection_of(data, keywords)
+    return inspection_of(data, {"label": label, "site": site, **keywords})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from imperfed.cli.screen import console
+from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
@@ -26,6 +27,10 @@ LINES = 10
 @contextmanager
 def watching(progress: bool | None, on_round: OnRound | None = None, guessed: Sequence[str] = ()) -> Iterator[Watch]:
     """Yield the hooks that show a run, and that call `on_round` after every round."""
+    if on_round is not None and not callable(on_round):
+        raise UsageError(
+            f"on_round: expected a function of a round's report; got a value of type {type(on_round).__name__}"
+        )
     notebook, terminal = in_notebook(), sys.stdout.isatty()
     if progress is False or (progress is None and not (notebook or terminal)):
         yield heeding(Watch(), on_round)

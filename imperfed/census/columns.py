@@ -22,6 +22,8 @@ PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
 CODE = r"^0\d+$"
 """A number as it is written in ids and postcodes, and never in measurements: with leading zeros."""
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))(?!\d)")
+INTERVAL = re.compile(r"[\[(]\s*([-+.\deE]+|-?inf)\s*,\s*([-+.\deE]+|inf)\s*[\])]")
+"""A range of numbers, as `pandas.cut` names it: (0.5, 1.0]."""
 BLANK_WORDS = frozenset(
     ("n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", "?", ".", "missing", "unknown", "k.a.")
 )
@@ -133,7 +135,7 @@ class Column:
 
     @cached_property
     def _separator(self) -> str:
-        if self.numeric or not self.values:
+        if self.numeric or not self.values or all(INTERVAL.fullmatch(value) for value in self.values):
             return ""
         text = "\n".join(self.values)
         for mark in (mark for mark in SEPARATORS if mark in text):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from imperfed.census.columns import Column, merged
 from imperfed.census.folder_layout import MemoryLayout
@@ -14,6 +16,7 @@ from imperfed.census.label_roles import BY_NAME, guess_one_column, guess_one_col
 from imperfed.census.profiles import profile
 from imperfed.census.roles import Look, guess_image
 from imperfed.core.errors import UsageError
+from imperfed.data.files.cells import canonical
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, non_defaults
 from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.problems import Problems, nearest
@@ -43,6 +46,7 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
     if chosen is None:
         labels = LabelColumns(classes=tuple(known["labels"]["classes"]))
         guessed = guess_rest(Declaration(site_column=site, labels=labels), look, guess_image(look)).declaration
+        _refuse_no_inputs(guessed.inputs, look)
         rest = non_defaults(guessed)
     else:
         rest = {"inputs": chosen}
@@ -73,11 +77,32 @@ def _labels(look: Look, stated: Entries, site: str) -> Entries:
     if "columns" in stated:
         every = look.columns | look.scattered
         marked = [_find(every, name, "label", look) for name in stated["columns"]]
+        _refuse_words(marked, stated)
         guessed = non_defaults(guess_one_column_per_class(look, marked))
-        if stated.get("kind", "annotated") != "annotated":
+        if stated.get("kind", "annotated") != "annotated" or _are_missing(guessed, stated):
             guessed.pop("uncertain", None)
         return {**guessed, **stated}
     return _one_column(look, _find(look.columns, stated["column"], "label", look), stated, site)
+
+
+def _are_missing(guessed: Entries, stated: Entries) -> bool:
+    """Return whether the caller says that all values which look uncertain mean a blank."""
+    missing = stated.get("missing")
+    if not isinstance(missing, list | tuple | set | frozenset):
+        return False
+    return {*map(canonical, guessed.get("uncertain", {}).get("values", ()))} <= {*map(canonical, missing)}
+
+
+def _refuse_words(marked: Sequence[Column], stated: Entries) -> None:
+    """Refuse a list of one column that holds classes: the columns of a list hold marks."""
+    if len(marked) != 1 or {"missing", "uncertain"} & stated.keys():
+        return
+    (column,) = marked
+    if column.known and not column.marks:
+        raise UsageError(
+            f"label=[{column.name!r}]: a list has one column per class, of 1, 0 and blanks, and this one holds other "
+            f"values; for one column of classes write label={column.name!r}"
+        )
 
 
 def _one_column(look: Look, column: Column, stated: Entries, site: str) -> Entries:
@@ -111,18 +136,46 @@ def _array_labels(look: Look, stated: Entries, tables: Mapping[str, MemoryTable]
     if not any(isinstance(part, np.ndarray) for part in matrices):
         look.columns.pop("truth", None)
         return _one_column(look, look.columns["labels"], stated, "")
-    kind, classes = guess_array([part for part in matrices if isinstance(part, np.ndarray)])
+    matrices = [part for part in matrices if isinstance(part, np.ndarray)]
+    if "kind" not in stated:
+        _refuse_column_vectors(matrices, [*tables.values()])
+    kind, classes = guess_array(matrices)
     return {"kind": kind, "classes": classes, **stated}
 
 
+def _refuse_column_vectors(matrices: Sequence[npt.NDArray[Any]], tables: Sequence[MemoryTable]) -> None:
+    """Refuse matrices of one column without blanks, which are rather classes than marks of one class."""
+    if all(part.shape[1:] == (1,) and part.dtype.kind in "iuf" and not np.isnan(part).any() for part in matrices):
+        raise UsageError(
+            f"{tables[0]}: labels of shape {matrices[0].shape}; for one class per row, hand over labels.ravel(), and "
+            "for marks of one class, which is present or absent, kind='annotated'"
+        )
+
+
 def _find(columns: Mapping[str, Column], name: str, argument: str, look: Look) -> Column:
-    if name not in columns:
-        table = look.layout.files[0]
-        raise UsageError(f"{argument}={name!r}: {table} has no such column; {nearest(name, columns)}")
-    return columns[name]
+    if name in columns:
+        return columns[name]
+    for table, present in zip(look.layout.files, look.files, strict=True):
+        if name not in present:
+            raise UsageError(f"{argument}={name!r}: {table} has no such column; {nearest(name, columns)}")
+    role = next((f" ({why})" for why in look.why if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", why)), "")
+    raise UsageError(f"{argument}={name!r}: this column has another role already{role}; name it for one of them only")
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def _refuse_no_inputs(inputs: Inputs, look: Look) -> None:
+    """Refuse tables of which no column can be an input, with the reasons."""
+    if inputs == Inputs():
+        why = [sentence for sentence in look.why if sentence.startswith("left out: ")]
+        vectors = [column.name for column in look.columns.values() if column.lists]
+        fix = (
+            f"for the vectors in {vectors[0]}, hand over {{site: (x, labels)}} with arrays"
+            if vectors
+            else "add columns of numbers or of a few words"
+        )
+        raise UsageError(f"data: no column can be an input ({'; '.join(why) or 'there is no other column'}); {fix}")
 
 
 def _attribute(look: Look, stated: Entries) -> Entries:

@@ -201,7 +201,9 @@ def guess_group(look: Look) -> str:
 
 
 def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
-    """Leave out columns that would leak what a model must not know: ids of rows, and other readings of the label."""
+    """Leave out what a model must not know: ids of rows, the site of a file, and other readings of the label."""
+    for name in _site_names(look):
+        look.take(name, f"left out: {name}, which names the site")
     for c in _row_names(look):
         if not (c.few and {*WORDY} & {*words_of(c.name)}):
             twice = repeated(look.layout, c.name, site)
@@ -218,6 +220,18 @@ def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
             doubtful.append(c.name)
     if doubtful:
         look.why.append(f"inputs with the values of the label: {listed(doubtful)}; remove those derived from it")
+
+
+def _site_names(look: Look) -> list[str]:
+    """Return the columns that hold, in the file of every site, nothing but the site's name."""
+    named, files = look.layout.named(), dict(zip(look.layout.files, look.files, strict=True))
+    if "" in named:
+        return []
+    return [
+        name
+        for name in look.columns
+        if all(files[file][name].values == frozenset({site}) for site, file in named.items())
+    ]
 
 
 def _alike(name: str, label: str) -> bool:

@@ -14,14 +14,13 @@ APART = ("annotated", "never")
 def why_blank(summary: Summary) -> Iterator[str]:
     """Yield a sentence for every kind of blank in the tables of a run."""
     sites, metric = summary.sites, summary.metric
-    if not summary.personal.n:
-        if summary.common:
-            return  # without test rows of their own, no table of the sites is printed
-        yield (
-            "test rows are common to all sites, and no one model serves them all: no model was measured"
-            if summary.facts.common_test_rows
-            else "there are no test rows (they need true labels), so no model was measured"
-        )
+    if not summary.personal.n and summary.common:
+        return  # without test rows of their own, no table of the sites is printed
+    if not summary.personal.n and summary.facts.common_test_rows:
+        yield "test rows are common to all sites, and no one model serves them all: no model was measured"
+        return
+    if not any(site.test for site in sites):
+        yield "there are no test rows (they need true labels), so no model was measured"
         return
     if without := [site.site for site in sites if not site.test]:
         yield f"{metric} is blank at {listed(without)}: no test rows"

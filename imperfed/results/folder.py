@@ -24,7 +24,7 @@ from imperfed.experiments.plugins import missing_plugin
 from imperfed.experiments.resolving import resolve
 from imperfed.results.damaged_files import parse_file
 from imperfed.results.environment import environment
-from imperfed.results.folder_names import unused_path
+from imperfed.results.folder_names import created_folder
 from imperfed.results.split_table import SPLIT, read_index, read_split, split_columns
 from imperfed.results.summary import Summary
 
@@ -56,9 +56,8 @@ class RunFolder:
         """
         title = title or config.run.title
         title = re.sub(r":|\.<locals>\.", ".", title)  # an import path; not all of it fits into file names
-        path = unused_path(out, f"{title}-{called(config.run.data)}", config.digest())
         try:
-            path.mkdir(parents=True)
+            path = created_folder(out, f"{title}-{called(config.run.data)}", config.digest())
         except OSError as error:
             raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
         folder = cls(path, config)

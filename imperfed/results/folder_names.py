@@ -14,3 +14,16 @@ def unused_path(out: Path, name: str, digest: str) -> Path:
         number += 1
         path = out / f"{stem}-{number}"
     return path
+
+
+def created_folder(out: Path, name: str, digest: str) -> Path:
+    """Create a folder below `out` that did not exist yet, and return its path; others may do so at the same moment."""
+    while True:
+        path = unused_path(out, name, digest)
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            if not path.is_dir():  # a file stands where `out` should be
+                raise
+        else:
+            return path

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import imperfed
+from imperfed.api.handed_over import column_of
 from imperfed.core.errors import DataError
 from imperfed.results.folder import RunFolder
 from tests.support.terminal import imperfed as terminal
@@ -64,6 +65,47 @@ def test_intervals_are_categories(frame: pandas.DataFrame, tmp_path: Path) -> No
     assert train(cut, tmp_path, **TOLD).summary.input == (1 + 3 + 2,)  # weight, three intervals of age, two colours
 
 
+def test_text_may_be_bytes(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """As NumPy and Parquet files store it."""
+    raw = frame.assign(**{name: frame[name].str.encode("utf-8") for name in ("breed", "colour", "clinic", "really")})
+    assert models(train(raw, tmp_path, **TOLD)) == models(train(frame, tmp_path, **TOLD))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_seconds(unit: str, frame: pandas.DataFrame, tmp_path: Path) -> None:
+    lasting = frame.assign(age=pandas.to_timedelta(range(80), unit="s").as_unit(unit))
+    assert models(train(lasting, tmp_path, **TOLD)) == models(train(frame.assign(age=range(80)), tmp_path, **TOLD))
+
+
+def test_classes_may_be_the_unique_values_of_a_column(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    for classes in (frame["really"].unique(), frame["really"].astype("category").cat.categories):
+        assert sorted(train(frame, tmp_path, classes=classes, **TOLD).summary.classes) == ["cat", "dog", "fox"]
+
+
+@pytest.mark.parametrize("bins", [3, [-np.inf, 0.5, np.inf]])
+def test_numbers_cut_into_classes_are_classes(bins: Any, frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """Their names hold a comma, which separates nothing."""
+    cut = pandas.cut(frame["age"], bins)
+    for label in (cut, cut.astype(str)):
+        summary = train(frame.assign(age=label), tmp_path, "fedavg", label="age", site="clinic").summary
+        assert summary.facts.labels == "exact"
+        assert set(summary.classes) == set(cut.astype(str))
+
+
+def test_the_groups_of_a_table_are_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """The column by which they are grouped is no input, and their keys may be tuples."""
+    told = {"label": "breed", "truth": "really"}
+    table = models(train(frame, tmp_path, **TOLD))
+    for groups in (
+        frame.groupby("clinic"),
+        frame.groupby(["clinic"]),
+        polars.from_pandas(frame).group_by("clinic", maintain_order=True),
+    ):
+        result = train(dict(sorted(groups, key=lambda group: group[0])), tmp_path, **told)
+        assert result.sites == ("north", "south")
+        assert models(result) == table
+
+
 def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.DataFrame, tmp_path: Path) -> None:
     parts = {str(name): part.drop(columns="clinic") for name, part in frame.groupby("clinic")}
     result = train(parts, tmp_path, label="breed", truth="really")
@@ -75,6 +117,19 @@ def test_one_table_per_site_is_one_table_with_a_column_of_sites(frame: pandas.Da
 def test_candidates_may_be_collections(form: Any, frame: pandas.DataFrame, tmp_path: Path) -> None:
     sets = frame.assign(breed=[form(cell.split(";")) for cell in frame["breed"]])
     assert models(train(sets, tmp_path, **TOLD)) == models(train(frame, tmp_path, **TOLD))
+
+
+def test_a_single_candidate_may_be_a_name_beside_lists(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    sets = [cell.split(";") for cell in frame["breed"]]
+    mixed = frame.assign(breed=[names if len(names) > 1 else names[0] for names in sets])
+    assert {type(cell) for cell in mixed["breed"]} == {list, str}
+    assert models(train(mixed, tmp_path, **TOLD)) == models(train(frame, tmp_path, **TOLD))
+
+
+@pytest.mark.parametrize("blank", [None, pandas.NA, pandas.NaT, float("nan")])
+def test_a_blank_among_values_of_different_types_is_no_word(blank: Any) -> None:
+    assert column_of([1, "a", blank]).to_pylist() == ["1", "a", None]
+    assert column_of([[1, "a"], "b", blank]).to_pylist() == [["1", "a"], ["b"], None]
 
 
 def test_the_inputs_can_be_chosen(frame: pandas.DataFrame, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,43 @@ def federation(rows: int = 30) -> imperfed.Federation:
     labels = imperfed.Exact(torch.arange(rows) % 3, 3)
     ids = tuple(map(str, range(rows)))
     return imperfed.Federation("mine", x, labels, (0, 10, rows), ("a", "b"), ("r", "g", "b"), ids, x[:0])
+
+
+@pytest.mark.parametrize("library", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_labels_of_arrays_may_be_tables(library: Callable[[dict[str, Any]], Any], tmp_path: Path) -> None:
+    """One column holds a class per row; several hold marks, with or without blanks."""
+    x, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    marks = {"on": [1.0, 0.0, None, 1.0] * 5, "off": [0.0, 1.0] * 10}
+    alike = [
+        ({"y": y}, y),
+        ({"y": np.array(["on", "off"])[y]}, np.array(["on", "off"])[y]),
+        ({"on": y == 0, "off": y == 1}, np.stack([y == 0, y == 1], 1)),
+        (marks, np.array([*marks.values()], float).T),
+    ]
+    for number, (table, plain) in enumerate(alike):
+        runs = [
+            imperfed.run("fedavg", {"all": (x, labels)}, tmp_path / str(number), **FEW, model="linear")
+            for labels in (library(table), plain)
+        ]
+        assert runs[0].summary.facts == runs[1].summary.facts
+        assert runs[0].predict(x).equal(runs[1].predict(x))
+
+
+def test_one_class_in_a_matrix_may_be_annotated(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20)[:, None] % 2
+    told = imperfed.run("fedpsl", {"all": (x, y)}, tmp_path / "told", kind="annotated", **FEW)
+    seen = imperfed.run("fedpsl", {"all": (x, np.where(x[:, :1] > 1, np.nan, y))}, tmp_path / "seen", **FEW)
+    assert told.summary.facts.labels == seen.summary.facts.labels == "annotated"
+
+
+def test_a_mark_in_doubt_may_be_declared_to_be_missing(table: pandas.DataFrame, tmp_path: Path) -> None:
+    """Minus one looks uncertain; whoever says that it means a blank has named it in one list, not in two."""
+    marked = table.assign(a=[1, 0, -1, 1] * (len(table) // 4), b=[0, 1] * (len(table) // 2))
+    described = {"label": ["a", "b"], "inputs": ["age"], "site": "clinic", **FEW}
+    for missing in (["-1"], [-1], (-1.0,)):
+        facts = imperfed.run("fedpsl", marked, tmp_path, missing=missing, test=0, **described).summary.facts
+        assert sum(facts.annotated_rows[0]) == 3 * len(table) // 4
+        assert sum(facts.annotated_rows[1]) == len(table)
 
 
 def test_a_federation_is_handed_over_again_to_resume(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pandas
 import pytest
 
 import imperfed
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.engine.schedule import RoundReport
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -78,6 +80,16 @@ def test_rows_that_name_their_site_are_predicted_by_its_model(
     assert own["cat"].to_pylist() == [value.as_py() for value in expected]
 
 
+def test_a_shared_model_predicts_rows_of_a_site_that_took_no_part(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    shared = imperfed.run("fedavg+cc", frame, tmp_path, **FEW)
+    assert shared.predict(frame.assign(clinic="west")).equals(shared.predict(frame, "north"))
+    own = imperfed.run("pfedpll", frame, tmp_path, **FEW)
+    with pytest.raises(
+        UsageError, match=r"unknown site 'west'\. .*Known: north, south; choose whose model predicts such"
+    ):
+        own.predict(frame.assign(clinic="west"))
+
+
 def test_new_rows_are_encoded_by_the_bins_of_the_run(frame: pandas.DataFrame, tmp_path: Path) -> None:
     result = imperfed.load(imperfed.run("fedavg+cc", frame, tmp_path, model="mlp-ple", **FEW).folder)
     whole = result.predict(frame)["cat"].to_pylist()
@@ -91,6 +103,56 @@ def test_new_rows_are_encoded_by_the_bins_of_the_run(frame: pandas.DataFrame, tm
 def test_a_missing_column_is_named(frame: pandas.DataFrame, result: imperfed.RunResult) -> None:
     with pytest.raises(DataError, match=r"^rows, column age: found no such column"):
         result.predict(frame.drop(columns="age"), "north")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (lambda f: f[:0], "rows: no rows; hand over at least one"),
+        (lambda f: f.iloc[0], "rows: cannot read a Series as a table (Could not convert 'red' with type str: tried to"),
+        (lambda f: {"age": [1.0]}, "rows: found a value of type dict, expected numbers; hand over an array [n, ...]"),
+        (lambda f: "new.csv", "rows: found a value of type str, expected numbers; hand over an array [n, ...]"),
+        (lambda f: np.zeros(4), "rows: found float64 of shape (4,), expected numbers, one row per example; hand over"),
+        (lambda f: np.zeros((1, 3)), "rows: expected rows of shape [4], [n, ...]; got [1, 3]"),
+        (lambda f: [[1, 2], [3]], "rows: rows of different lengths; hand over one array [n, ...]"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_in_one_line(
+    rows: Callable[[pandas.DataFrame], Any], message: str, frame: pandas.DataFrame, result: imperfed.RunResult
+) -> None:
+    with pytest.raises(UsageError) as error:
+        result.predict(rows(frame), "north")
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_an_export_asks_for_a_site_by_the_argument(result: imperfed.RunResult, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"each site has its own model; choose one with site=\.\.\.: north, south"):
+        result.export(tmp_path / "model")
+
+
+def test_a_result_whose_folder_is_not_there_says_so(
+    frame: pandas.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are looked for from the working directory, which may have changed since the run."""
+    monkeypatch.chdir(tmp_path)
+    result = imperfed.run("pfedpll", frame, **FEW)
+    asked: list[Callable[[], object]] = [
+        lambda: result.predict(frame),
+        lambda: result.predict(np.zeros((1, 4)), "north"),
+        lambda: result.model("north"),
+        lambda: result.labels("north"),
+        lambda: result.history,
+        lambda: result.export("model", site="north"),
+        lambda: result.leak(frame),
+    ]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for ask in asked:
+        with pytest.raises(DataError, match=rf"{result.folder}: no such folder in .*elsewhere; go back to where"):
+            ask()
+    monkeypatch.chdir(tmp_path)
+    assert result.history.num_rows
 
 
 def test_the_figures_are_tables_and_pages(result: imperfed.RunResult) -> None:
@@ -160,7 +222,27 @@ def test_progress_is_printed_on_request(
     ]
 
 
+@pytest.mark.parametrize("call", [imperfed.run, imperfed.compare, imperfed.inspect, imperfed.audit])
+def test_an_editor_can_show_what_every_table_needs(call: Callable[..., object]) -> None:
+    assert {"data", "label", "site"} <= inspect.signature(call).parameters.keys()
+    assert call.__doc__
+
+
 def test_the_package_shows_its_names_and_shadows_no_builtin() -> None:
     assert {"run", "load", "resume", "compare", "inspect", "Algorithm", "Objective", "Candidates"} <= set(dir(imperfed))
     assert not set(imperfed.__all__) & set(dir(builtins))
     assert all(getattr(imperfed, name) for name in imperfed.__all__)
+
+
+def test_sites_that_are_called_by_numbers_are_asked_for_by_numbers(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """A site 0 is one like any other, and not the absence of one."""
+    numbered = frame.assign(clinic=(frame["clinic"] == "south").astype(int))
+    result = imperfed.run("pfedpll", numbered, tmp_path, **FEW)
+    assert result.sites == ("0", "1")
+    for number in (0, 1):
+        assert result.predict(numbered, number).equals(result.predict(numbered, str(number)))
+        assert result.labels(number).equals(result.labels(str(number)))
+        assert result.model(number).head.out_features == 3
+    assert not result.predict(numbered, 0).equals(result.predict(numbered))
+    with pytest.raises(UsageError, match=r"unknown site '7'. Known: 0, 1"):
+        result.labels(7)

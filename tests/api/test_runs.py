@@ -39,7 +39,7 @@ def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
     assert float((probability.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
     assert torch.allclose(probability.sum(1), torch.ones(len(x)))
     assert torch.equal(result.predict(arrays()["x"], "site-2"), probability)
-    with pytest.raises(UsageError, match=r"one row per example, \[n, \.\.\.\]; found float32 of shape \(4,\)"):
+    with pytest.raises(UsageError, match=r"found float32 of shape \(4,\), expected numbers, one row per example"):
         result.predict(x[0], "site-2")
     with pytest.raises(UsageError, match=r"rows of shape \[4\], \[n, \.\.\.\]; got \[40, 3\]"):
         result.predict(x[:, :3], "site-2")

@@ -161,7 +161,7 @@ def test_rows_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         result.predict(x, "site-0")
     with pytest.raises(UsageError, match="found object"):
         result.predict(np.array([["a", "b", "c", "d"]], dtype=object), "site-0")
-    with pytest.raises(UsageError, match="inhomogeneous"):
+    with pytest.raises(UsageError, match="rows: rows of different lengths; hand over one array"):
         result.predict([[1, 2], [3]], "site-0")
     (result.folder / "models/scale.safetensors").unlink()
     with pytest.raises(DataError, match=r"scale\.safetensors: no such file, but the run standardised its inputs"):

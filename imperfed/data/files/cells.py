@@ -106,6 +106,8 @@ def _as_text(value: Any) -> Any:
 
 def word(value: Any) -> str:
     """Return a value as a name: numbers as written, integers without a point, true as 1; empty for no value."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():

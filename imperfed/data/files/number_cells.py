@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.data.files.cells import NUMBER, canonical, word
+from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.table import FileTable
 
 Floats = npt.NDArray[np.float32]
+
+PARTS_OF_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ def numbers(table: FileTable, name: str, blanks: Blanks, problems: Problems) -> 
         found = f"{column.dtype} of shape {column.shape}"
         problems.add(table.file, None, name, found, "one number per row", "use `array` for a matrix of inputs")
         return np.zeros(table.rows, np.float32)
+    if _is_of_other_kind(column.type):
+        found, fix = f"a column of {column.type}", "convert it, such as a date to days since another one"
+        problems.add(table.file, None, name, found, "one number per row", fix)
+        return np.zeros(table.rows, np.float32)
     doubles = _floats(column, table.decimal)
     if codes := blanks.numbers:
         doubles = np.where(np.isin(doubles, codes), np.nan, doubles)
@@ -53,9 +60,16 @@ def numbers(table: FileTable, name: str, blanks: Blanks, problems: Problems) -> 
         blank = is_blank(cell, blanks.missing)
         if not (blank and blanks.filled):
             found = "a blank" if cell in (None, "") else shown(cell)
-            fix = "write fill under [inputs], fill in the value, or drop the row"
-            table.note(problems, row, name, found, "a finite number", fix if blank else _number_fix(cell, table))
+            fix = _blank_fix(table) if blank else _number_fix(cell, table)
+            table.note(problems, row, name, found, "a finite number", fix)
     return values
+
+
+def _is_of_other_kind(kind: Any) -> bool:
+    """Return whether no cell of a column can be a number: lists, and times other than durations."""
+    from pyarrow import types
+
+    return types.is_nested(kind) or (types.is_temporal(kind) and not types.is_duration(kind))
 
 
 def _is_text(column: Any) -> bool:
@@ -70,20 +84,31 @@ def is_blank(cell: Any, missing: Sequence[str] = ()) -> bool:
     return name in ("", *missing) or canonical(name) in missing
 
 
+def _blank_fix(table: FileTable) -> str:
+    """Return how to fix a blank: files are declared, and tables in memory come with arguments."""
+    in_memory = isinstance(table.file, MemoryTable)
+    told = "train with inputs={'numeric': [...], 'fill': 'median'}" if in_memory else "write fill under [inputs]"
+    return f"{told}, fill in the value, or drop the row"
+
+
 def _number_fix(cell: Any, table: FileTable) -> str:
     """Return how to fix a cell that is not a number."""
     if isinstance(cell, str) and "," in cell and NUMBER.fullmatch(cell.replace(",", "")):
         return f"numbers of this file have a decimal {shown(table.decimal)}; write it like the others"
     if isinstance(cell, str):
-        return "list it under missing of [inputs] if it means a blank, or fix the cell"
+        key = "'missing' of inputs={...}" if isinstance(table.file, MemoryTable) else "missing of [inputs]"
+        return f"list it under {key} if it means a blank, or fix the cell"
     return "fill in the value, or drop the row"
 
 
 def _floats(column: Any, decimal: str) -> npt.NDArray[np.float64]:
-    """Return a column as float64, NaN where a cell is no number."""
+    """Return a column as float64, NaN where a cell is no number; durations are seconds."""
     import pyarrow
 
     kind = column.type
+    if pyarrow.types.is_duration(kind):
+        parts: npt.NDArray[np.float64] = _floats(column.cast(pyarrow.int64()), decimal)
+        return parts / PARTS_OF_A_SECOND[kind.unit]
     if pyarrow.types.is_boolean(kind):
         column = column.cast(pyarrow.int8())
     if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):

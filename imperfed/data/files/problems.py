@@ -104,8 +104,8 @@ def row_name(file: Source, row: int) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: quoted, with unprintable characters escaped, and not too long."""
-    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    """Return a value for a message: quoted, with unprintable characters escaped, on one line, and not too long."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else " ".join(repr(value).splitlines())
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 

@@ -230,7 +230,8 @@ def _attribute(attribute: SensitiveColumn, inputs: Inputs, note: Note) -> None:
 def _names(key: str, names: Iterable[str], fewest: int, note: Note) -> None:
     names = list(names)
     if len(names) < fewest:
-        note(key, f"{len(names)} names", f"at least {fewest}", "list all of them, including those that no site holds")
+        found = "1 name" if len(names) == 1 else f"{len(names)} names"
+        note(key, found, f"at least {fewest}", "list all of them, including those that no site holds")
     _once(key, names, note)
     for name in names:
         if name != name.strip() or not name or not name.isprintable():
