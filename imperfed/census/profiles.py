@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from imperfed.census.columns import BLANK_WORDS, CODE, MOST_NUMBERS, Column, kept
 from imperfed.data.files.cells import NUMBER, encoded, word
+from imperfed.data.files.number_cells import seconds
 from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delimiter
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, shown
@@ -166,13 +167,20 @@ def _look(name: str, values: Any) -> Column | None:
 
 
 def _as_text(cells: Any) -> Any:
-    """Return cells as the words as which they are read; None if they are no numbers, text or dates."""
+    """Return cells as the words as which they are read; None if they are no numbers, text, dates or durations."""
     import pyarrow
     from pyarrow import types
 
     plain = cells.cast(cells.type.value_type) if types.is_dictionary(cells.type) else cells
     if types.is_boolean(plain.type):
         plain = plain.cast(pyarrow.int8())  # 1 and 0, as cells are read
+    if types.is_duration(plain.type):
+        plain = seconds(plain)
+    if types.is_binary(plain.type) or types.is_large_binary(plain.type):
+        try:
+            return plain.cast(pyarrow.string())
+        except pyarrow.ArrowInvalid:  # no UTF-8, such as pictures
+            return None
     if types.is_date(plain.type) or types.is_timestamp(plain.type) or types.is_time(plain.type):
         codes, values = encoded(plain)
         return pyarrow.array([*map(word, values.to_pylist()), None], pyarrow.string()).take(pyarrow.array(codes))

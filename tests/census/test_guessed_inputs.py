@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from imperfed.census.columns import Column
 from imperfed.census.guess import guess
+from imperfed.census.input_values import LEVELS
 from imperfed.census.inspect import inspect
 from imperfed.core.errors import DataError
 from imperfed.data.files.declaration import Inputs
@@ -238,14 +239,28 @@ def test_a_few_days_or_times_of_day_are_categories_that_can_be_read(
     [
         pyarrow.array([b"\x89PNG\xff"] * 12),
         pyarrow.array([[b"\x89PNG\xff"]] * 12),
-        pyarrow.array([timedelta(days=i % 3) for i in range(12)]),
     ],
 )
-def test_bytes_and_spans_of_time_are_no_inputs(tmp_path: Path, cells: pyarrow.Array) -> None:
+def test_bytes_that_are_no_text_are_no_inputs(tmp_path: Path, cells: pyarrow.Array) -> None:
     table = pyarrow.table({"w": range(12), "odd": cells, "label": ["a", "b"] * 6})
     for site in ("north", "south"):
         parquet.write_table(table, tmp_path / f"{site}.parquet")
     assert inspect(tmp_path).declaration.inputs == Inputs(("w",))
+
+
+def test_spans_of_time_are_numbers_and_bytes_may_be_text(tmp_path: Path) -> None:
+    table = pyarrow.table(
+        {
+            "lasted": pyarrow.array([timedelta(minutes=i) for i in range(12)]),
+            "colour": pyarrow.array([b"red", b"green"] * 6),
+            "label": ["a", "b", "c"] * 4,
+        }
+    )
+    for site in ("north", "south"):
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    found = inspect(tmp_path)
+    assert found.declaration.inputs == Inputs(("lasted",), {"colour": ("green", "red")})
+    assert found.values[0].numbers["lasted"].quantiles[LEVELS.index(0.5)] == 6 * 60
 
 
 def test_the_columns_of_a_wide_table_are_not_compared_pair_by_pair(

@@ -101,14 +101,22 @@ def _number_fix(cell: Any, table: FileTable) -> str:
     return "fill in the value, or drop the row"
 
 
+def seconds(durations: Any) -> Any:
+    """Return durations as numbers."""
+    import pyarrow
+    from pyarrow import compute
+
+    parts = durations.cast(pyarrow.int64()).cast(pyarrow.float64(), safe=False)
+    return compute.divide(parts, float(PARTS_OF_A_SECOND[durations.type.unit]))
+
+
 def _floats(column: Any, decimal: str) -> npt.NDArray[np.float64]:
     """Return a column as float64, NaN where a cell is no number; durations are seconds."""
     import pyarrow
 
     kind = column.type
     if pyarrow.types.is_duration(kind):
-        parts: npt.NDArray[np.float64] = _floats(column.cast(pyarrow.int64()), decimal)
-        return parts / PARTS_OF_A_SECOND[kind.unit]
+        return _floats(seconds(column), decimal)
     if pyarrow.types.is_boolean(kind):
         column = column.cast(pyarrow.int8())
     if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):
