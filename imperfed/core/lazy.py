@@ -105,9 +105,6 @@ class LazyRows(Tensor):
         """Return the rows as an array."""
         return _read(self, "numpy").numpy(force=force)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise UsageError(f"{self.name}: lazy rows are not sent to other ranks; write lazy = false, or use one process")
-
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

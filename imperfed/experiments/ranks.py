@@ -18,7 +18,7 @@ import torch.distributed as dist
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
-from imperfed.engine.backends.distributed.follower import Leave, follow
+from imperfed.engine.backends.distributed.follower import Leave, RankDevice, follow
 from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.engine.engine import MakeBackend
@@ -37,7 +37,7 @@ _before: dict[str, str | None] = {}
 
 
 @dataclass(frozen=True)
-class RankHardware:
+class RankHardware(RankDevice):
     """Where each rank computes: on a GPU of its own, or on its part of the cores that this machine's ranks share."""
 
     hardware: Hardware

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,16 +17,19 @@ from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.group import RankGroup
 from imperfed.engine.backends.distributed.held import HeldSites
+from imperfed.engine.backends.distributed.packing import UnreadableMessageError
 from imperfed.engine.backends.distributed.site_holder import SiteHolder
 from imperfed.engine.population import Population
 
 
-class RankDevice(Protocol):
+class RankDevice(ABC):
     """Where a rank computes; it crosses to the ranks, and each finds its own device by it."""
 
+    @abstractmethod
     def device(self) -> torch.device:
         """Return the device of this rank, made ready."""
 
+    @abstractmethod
     def make_backend(self, population: Population, on_duty: int, workers: int) -> Backend:
         """Return the backend of this rank's device."""
 
@@ -90,6 +94,10 @@ class Trouble:
     reason: str
 
 
+ANSWERS = {"ask", "rows", "sum_gradients", "evaluate", "validate", "inferred_labels", "memory", "remember"}
+"""The methods of a `SiteHolder` that rank 0 may call."""
+
+
 def follow(group: RankGroup) -> None:
     """Carry out what rank 0 says, until it says that this is the end."""
     holders: dict[int, SiteHolder] = {}
@@ -112,7 +120,7 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
             if isinstance(made, SiteHolder):
                 holders[number], made = made, None
             group.answer(made)
-        case Call(number, method, arguments):
+        case Call(number, method, arguments) if method in ANSWERS:
             group.answer(attempted(getattr(holders[number], method), *arguments))
         case Sum(number, arguments):
             group.add_up(holders[number].partial_sum(*arguments))
@@ -126,6 +134,8 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
         case Drop(number):
             if number in holders:  # not so where it could not begin
                 holders.pop(number).close()
+        case _:
+            raise UnreadableMessageError("rank 0 says what no rank knows")
 
 
 def holder_of(part: HeldSites, on_duty: int, workers: int, place: RankDevice) -> SiteHolder:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import FrameType
@@ -16,11 +16,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.engine.backends.distributed.packing import packed, unpacked
 
 LONGEST_WAIT = timedelta(hours=24)
 """How long a rank waits for another that is alive: for a round of training, or for the data to be prepared.
 
-The end of a process closes its connections, and the others notice it at once."""
+The end of a process closes its connections, and the others notice it at once; see also `GONE`."""
+GONE = 120
+"""Seconds without any sign from another machine, after which the system calls a connection to it lost."""
+ASKED = 15
+"""Seconds of silence between two questions of the system to another whether it is there; processes notice nothing."""
 ENVELOPE = 1 << 13
 """Bytes of the first part of a message, which tells its length; most messages have no second one."""
 SHOWN = 4
@@ -51,7 +56,9 @@ class RankGroup:
             raise UsageError("this build of torch has no torch.distributed, so a run cannot have several ranks")
         if not dist.is_initialized():
             backends = "cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo"
+            before = open_sockets()
             dist.init_process_group(backends, timeout=LONGEST_WAIT, store=store, rank=rank, world_size=size)
+            watch([number for name, number in open_sockets().items() if name not in before])
         return cls(dist.get_rank(), dist.get_world_size())
 
     def note_end(self, number: int, frame: FrameType | None) -> None:
@@ -61,7 +68,7 @@ class RankGroup:
         """
         self.told_to_end = True
 
-    # -- words: any objects that can be pickled --------------------------------------------------------------------
+    # -- words: whatever `packing.py` can write ----------------------------------------------------------------------
 
     def tell(self, words: Any, to: int | None = None) -> None:
         """Have words for one rank, or for all others; `flush` and whatever waits for a rank send them."""
@@ -128,31 +135,27 @@ class RankGroup:
         return f"rank {rank}" + (f", which holds {', '.join(sites[:SHOWN])}{more}," if sites else "")
 
 
-class _Packer(pickle.Pickler):
-    """Packs tensors as arrays: of a view only its own part is sent, and no file handles."""
+def watch(sockets: Collection[int]) -> None:
+    """Let the system ask over these connections from time to time whether the other machine is still there.
 
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is Tensor and value.dtype is not torch.bfloat16:
-            return torch.from_numpy, (value.detach().cpu().contiguous().numpy(),)
-        return NotImplemented
-
-
-def packed(words: Any) -> bytearray:
-    """Return an object as bytes; raise `UsageError` if a part of it cannot cross to another process."""
-    content = io.BytesIO()
-    try:
-        _Packer(content, pickle.HIGHEST_PROTOCOL).dump(words)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(
-            f"a part of this run cannot be sent to another rank ({error}); define it in a module that can be imported, "
-            "or use one process"
-        ) from error
-    return bytearray(content.getbuffer())
+    A machine that loses its power or its network closes no connection, and gloo would wait for it.
+    """
+    for number in sockets:
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:  # it may be none of TCP
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ASKED)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASKED)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, GONE // ASKED)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * GONE)
 
 
-def unpacked(content: bytearray) -> Any:
-    """Return the object that `packed` was given."""
-    return pickle.loads(content)
+def open_sockets() -> dict[str, int]:
+    """Return the descriptors of this process's sockets by what the system calls them."""
+    sockets = {}
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor by which the folder itself was read
+            sockets[os.readlink(f"/proc/self/fd/{number}")] = int(number)
+    return {name: number for name, number in sockets.items() if name.startswith("socket:")}
 
 
 def _send(content: bytearray, rank: int) -> None:
