@@ -15,15 +15,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
+from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
 from imperfed.engine.backends.distributed.follower import Leave, RankDevice, follow
 from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
-from imperfed.experiments.device import Hardware
+from imperfed.experiments.device import Hardware, is_by_itself, own_gpu
 
 PLACE = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GLOO_SOCKET_IFNAME")
 """The variables that say which rank a process is, and how the ranks of one machine find each other."""
@@ -57,14 +57,8 @@ class RankHardware(RankDevice):
         """Return the hardware of this rank."""
         if self.hardware.device.type == "cpu":
             return self.hardware
-        place = int(os.environ.get("LOCAL_RANK", "0"))
-        gpus = self.hardware.gpus or tuple(range(torch.cuda.device_count()))
-        if place >= len(gpus):
-            raise UsageError(
-                f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {len(gpus)} GPUs; start one for each GPU "
-                "(torchrun --nproc-per-node), or give --device cpu"
-            )
-        own = replace(self.hardware, device=torch.device("cuda", gpus[place]))
+        gpu = own_gpu(self.hardware.gpus or range(torch.cuda.device_count()))
+        own = replace(self.hardware, device=torch.device("cuda", gpu))
         torch.cuda.set_device(own.device)
         own.prepare()
         return own
@@ -72,22 +66,31 @@ class RankHardware(RankDevice):
 
 def backend_of(hardware: Hardware) -> MakeBackend:
     """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone."""
+    place, group = RankHardware(hardware), group_for(hardware)
+    if group is None:
+        return place.make_backend if is_by_itself() and hardware.device.type == "cpu" else hardware.local_backend
+    return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, group, place)
+
+
+def group_for(hardware: Hardware) -> RankGroup | None:
+    """Return the ranks that share the work on this hardware, started if need be; None if there is but one."""
     global _gpus
     if _gpus and hardware.gpus != _gpus:  # those of an earlier run of this process
         stop_ranks()
     if _joined is None and len(hardware.gpus) > 1:
         start_ranks(len(hardware.gpus))
         _gpus = hardware.gpus
-    group = _joined
-    if group is None:
-        return hardware.local_backend
-    ranks, place = group, RankHardware(hardware)
-    return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, ranks, place)
+    return _joined
 
 
 def over_ranks(hardware: Hardware) -> bool:
     """Return whether every run on this hardware is spread over several ranks."""
     return len(hardware.gpus) > 1 or (_joined is not None and not _gpus)
+
+
+def ranks_of(hardware: Hardware) -> int:
+    """Return how many ranks there are for runs on this hardware."""
+    return 1 if not over_ranks(hardware) else len(hardware.gpus) if _joined is None else _joined.size
 
 
 def several() -> bool:
@@ -123,6 +126,9 @@ def _follow(group: RankGroup) -> None:
     try:
         follow(group)
     except RankLostError:
+        sys.exit(1)
+    except UnreadableMessageError as error:
+        print(f"error: rank {group.rank}: {error}", file=sys.stderr)
         sys.exit(1)
     group.leave()
 

@@ -24,8 +24,9 @@ from imperfed.core.labels import Exact
 from imperfed.core.labels.validity import Validity
 from imperfed.core.lazy import LazyRows
 from imperfed.core.network import Network
+from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.group import ASKED, GONE, open_sockets, watch
-from imperfed.engine.backends.distributed.packing import UnreadableMessageError, packed, unpacked
+from imperfed.engine.backends.distributed.packing import packed, unpacked
 from imperfed.engine.population import Share
 from imperfed.models import zoo
 from imperfed.models.tabular import mlp_ple

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
+from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.group import RankGroup
 from imperfed.engine.backends.distributed.held import HeldSites
-from imperfed.engine.backends.distributed.packing import UnreadableMessageError
 from imperfed.engine.backends.distributed.site_holder import SiteHolder
 from imperfed.engine.population import Population
 
@@ -82,6 +82,14 @@ class Drop(Command):
     """Forget the sites."""
 
 
+class Task(ABC):
+    """Something that a rank does by itself, without the sites of a backend."""
+
+    @abstractmethod
+    def carry_out(self, group: RankGroup) -> Any:
+        """Do it, and return what rank 0 is to know."""
+
+
 @dataclass(frozen=True)
 class Leave:
     """End: no command follows."""
@@ -112,7 +120,7 @@ def follow(group: RankGroup) -> None:
             holder.close()
 
 
-def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command) -> None:
+def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command | Task) -> None:
     """Carry out one command."""
     match command:
         case Begin(number, part, on_duty, workers, place):
@@ -131,6 +139,8 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
                     group.spread(servers[g][name])
                 else:
                     servers[g][name].copy_(new)
+        case Task():
+            group.answer(attempted(command.carry_out, group))
         case Drop(number):
             if number in holders:  # not so where it could not begin
                 holders.pop(number).close()

@@ -48,6 +48,8 @@ class RankGroup:
     """Whether this process received SIGTERM, as from torchrun when another rank has ended."""
     outbox: dict[int, list[Any]] = field(default_factory=dict)
     """What each rank will be told."""
+    board: Any = None
+    """A store in which all ranks see the same notes; None where another program has joined them."""
 
     @classmethod
     def join(cls, on_gpu: bool, store: Any = None, rank: int = -1, size: int = -1) -> RankGroup:
@@ -57,9 +59,12 @@ class RankGroup:
         if not dist.is_initialized():
             backends = "cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo"
             before = open_sockets()
+            if store is None:
+                store, rank, size = next(dist.rendezvous("env://", timeout=LONGEST_WAIT))  # type: ignore[attr-defined]
             dist.init_process_group(backends, timeout=LONGEST_WAIT, store=store, rank=rank, world_size=size)
             watch([number for name, number in open_sockets().items() if name not in before])
-        return cls(dist.get_rank(), dist.get_world_size())
+        board = None if store is None else dist.PrefixStore("imperfed", store)  # type: ignore[attr-defined]
+        return cls(dist.get_rank(), dist.get_world_size(), board=board)
 
     def note_end(self, number: int, frame: FrameType | None) -> None:
         """Note, as a handler of SIGTERM, that this process was told to end.
@@ -92,6 +97,23 @@ class RankGroup:
         self.flush()
         with self._noticing(rank):
             return unpacked(_receive(rank))
+
+    def converse(self, words: Any, rank: int) -> Any:
+        """Tell a rank one thing and return its answer; each of several threads may do so with a rank of its own."""
+        with self._noticing(rank):
+            _send(packed([words]), rank)
+            return unpacked(_receive(rank))
+
+    def note(self, text: str) -> None:
+        """Let all ranks find this text, also while they do something else."""
+        with self._noticing(None):
+            if self.board is not None:
+                self.board.set(text, "")
+
+    def has_noted(self, text: str) -> bool:
+        """Return whether some rank has noted this text."""
+        with self._noticing(None):
+            return self.board is not None and bool(self.board.check([text]))
 
     # -- tensors, which all ranks name in the same order -----------------------------------------------------------
 

@@ -7,11 +7,11 @@ this kind, and name a module that is installed at the receiver.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -21,19 +21,23 @@ from torch import Tensor, nn
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.core.foreign_text import printable
 from imperfed.core.lazy import LazyRows
-from imperfed.core.loading import current_folder_importable, import_path, is_importable
+from imperfed.core.loading import import_path, is_importable
+from imperfed.engine.backends.distributed.crossing import (
+    UnreadableMessageError,
+    cannot_cross,
+    class_at,
+    dtype_called,
+    function_at,
+    function_path,
+    may_cross,
+    strange,
+)
 
 PLAIN = (type(None), bool, int, float, str)
 ALIGNED = 64
 """Tensors begin at multiples of so many bytes."""
 SHOWN = 60
 """The most characters of a value that a message shows."""
-FUNCTIONS = {"torch", "torch.nn.functional"}
-"""The modules whose functions a network may hold, such as an activation; of torch itself those that are not Python."""
-
-
-class UnreadableMessageError(ImperfedError):
-    """A message of another rank is not one that this program writes."""
 
 
 def packed(words: Any) -> bytearray:
@@ -57,7 +61,7 @@ def unpacked(content: bytearray) -> Any:
         forms, text = json.loads(content[8:end])
         tensors = []
         for name, shape in forms:
-            dtype, at = _dtype(name), end + -end % ALIGNED
+            dtype, at = dtype_called(name), end + -end % ALIGNED
             count = torch.Size(shape).numel()
             empty = torch.empty(0, dtype=dtype)
             flat = torch.frombuffer(content, dtype=dtype, count=count, offset=at) if count else empty
@@ -101,6 +105,8 @@ class _Writer:
             return [kind.__name__, *((value.start, value.stop, value.step) if kind is range else value)]
         if kind is torch.dtype or kind is torch.device:
             return [kind.__name__, str(value).removeprefix("torch.")]
+        if isinstance(value, PurePath):
+            return ["path", str(value)]
         if kind is bytes:
             return ["bytes", value.hex()]
         if isinstance(value, LazyRows):
@@ -108,9 +114,12 @@ class _Writer:
                 f"{value.name}: lazy rows are not sent to other ranks; write lazy = false, or use one process"
             )
         if isinstance(value, FunctionType | BuiltinFunctionType):
-            return ["function", _function_path(value)]
-        if not _may_cross(kind) or not is_importable(kind):
-            raise _cannot(f"{printable(repr(value), SHOWN)} is of {kind.__module__}.{kind.__qualname__}")
+            return ["function", function_path(value)]
+        if not may_cross(kind) or not is_importable(kind):
+            raise cannot_cross(f"{printable(repr(value), SHOWN)} is of {kind.__module__}.{kind.__qualname__}")
+        if hasattr(kind, "__struct_fields__"):
+            fields = [(name, self.written(getattr(value, name))) for name in kind.__struct_fields__]
+            return ["struct", import_path(kind), *fields]
         if isinstance(value, tuple):
             return ["named", import_path(kind), *map(self.written, value)]
         return self.object(value)
@@ -172,7 +181,7 @@ class _Reader:
     def object(self, parts: list[Any]) -> Any:
         """Return an object with these attributes, of which nothing was called; but torch's modules take them over."""
         path, *state = parts
-        kind = _class(path)
+        kind = class_at(path)
         value = object.__new__(kind)
         self.objects.append(value)
         attributes = {name: self.read(part) for name, part in state}
@@ -182,12 +191,20 @@ class _Reader:
             vars(value).update(attributes)
         return value
 
+    def struct(self, parts: list[Any]) -> Any:
+        """Return one of the records of which a summary is made."""
+        path, *values = parts
+        kind = class_at(path)
+        if not hasattr(kind, "__struct_fields__"):
+            raise strange(path)
+        return kind(**{name: self.read(part) for name, part in values})
+
     def named(self, parts: list[Any]) -> Any:
         """Return a tuple with names."""
         path, *values = parts
-        kind = _class(path)
+        kind = class_at(path)
         if not issubclass(kind, tuple):
-            raise _strange(path)
+            raise strange(path)
         return tuple.__new__(kind, self.sequence(values))
 
 
@@ -200,77 +217,16 @@ READERS: dict[str, Callable[[_Reader, list[Any]], Any]] = {
     "OrderedDict": lambda reader, parts: OrderedDict(reader.mapping(parts)),
     "Size": lambda reader, parts: torch.Size(parts),
     "range": lambda reader, parts: range(*parts),
-    "dtype": lambda reader, parts: _dtype(parts[0]),
+    "dtype": lambda reader, parts: dtype_called(parts[0]),
     "device": lambda reader, parts: torch.device(parts[0]),
     "bytes": lambda reader, parts: bytes.fromhex(parts[0]),
     "tensor": lambda reader, parts: reader.tensors[parts[0]],
     "parameter": _Reader.parameter,
     "again": lambda reader, parts: reader.objects[parts[0]],
-    "function": lambda reader, parts: _function(parts[0]),
+    "function": lambda reader, parts: function_at(parts[0]),
     "object": _Reader.object,
     "named": _Reader.named,
+    "struct": _Reader.struct,
+    "path": lambda reader, parts: Path(parts[0]),
 }
 """How each kind of value is read."""
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
-
-
-def _may_cross(kind: type[Any]) -> bool:
-    """Return whether objects of a class may be sent and received."""
-    return issubclass(kind, nn.Module) or any(base.__module__.startswith("imperfed.") for base in kind.__mro__)
-
-
-def _class(path: str) -> type[Any]:
-    """Return the class of an import path; refuse one that is no part of a run."""
-    module, _, name = path.partition(":")
-    with current_folder_importable():
-        found = vars(importlib.import_module(module)).get(name)
-    if not isinstance(found, type) or not _may_cross(found):
-        raise _strange(path)
-    return found
-
-
-def _function_path(function: Any) -> str:
-    """Return where a function of torch is found."""
-    for module in ("torch.nn.functional", "torch"):
-        path = f"{module}:{function.__name__}"
-        if _is_function(path) and _attribute(path) is function:
-            return path
-    raise _cannot(f"the function {printable(function.__qualname__)} is held by an object; make it a method")
-
-
-def _function(path: str) -> Any:
-    """Return the function of torch at an import path."""
-    if not _is_function(path):
-        raise _strange(path)
-    return _attribute(path)
-
-
-def _is_function(path: str) -> bool:
-    module = path.partition(":")[0]
-    allowed = BuiltinFunctionType if module == "torch" else (FunctionType, BuiltinFunctionType)
-    return module in FUNCTIONS and isinstance(_attribute(path), allowed)
-
-
-def _attribute(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return vars(importlib.import_module(module)).get(name)
-
-
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise _strange(name)
-    return dtype
-
-
-def _cannot(what: str) -> UsageError:
-    return UsageError(
-        f"a part of this run cannot be sent to another rank ({what}); define its class in a module that can be "
-        "imported, derived from one of imperfed or torch.nn.Module, or use one process"
-    )
-
-
-def _strange(name: str) -> UnreadableMessageError:
-    return UnreadableMessageError(f"a message of another rank names {printable(name)!r}, which is no part of a run")
