@@ -104,6 +104,14 @@ def test_a_rank_that_dies_ends_a_comparison_whose_other_runs_are_kept(tmp_path: 
     assert len(models[0]) == 2
 
 
+def test_a_refused_setting_ends_in_one_message(tmp_path: Path) -> None:
+    words = ("run", "scaffold", "--data", "digits", *QUICK, "--device", "cpu", "-s", "site_memory=0")
+    ran = on_ranks(*words, "--out", tmp_path, launcher="imperfed.torchrun")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: what the sites remember lies on disk (rounds.site_memory)")
+    assert ran.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:0,0", "cpu:0", "cuda:a"])
 def test_a_device_that_cannot_be_is_refused(device: str) -> None:
     with pytest.raises(UsageError, match=r"run\.device"):

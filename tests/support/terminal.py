@@ -125,9 +125,11 @@ def write(path: Path, **changed: Any) -> Path:
     return path
 
 
-def on_ranks(*words: object, ranks: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
+def on_ranks(
+    *words: object, ranks: int = 2, launcher: str = "torch.distributed.run", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command line under torchrun, one thread to a rank."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    torchrun = [sys.executable, "-m", launcher, "--standalone", "--nproc-per-node", str(ranks)]
     where = surroundings(OMP_NUM_THREADS="1", **variables)
     command = [*torchrun, "-m", "imperfed", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=where, timeout=120, check=False)
