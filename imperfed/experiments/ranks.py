@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
@@ -23,7 +24,9 @@ from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
+from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware, is_by_itself, own_gpu
+from imperfed.experiments.run_data import anywhere, load_data
 
 PLACE = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GLOO_SOCKET_IFNAME")
 """The variables that say which rank a process is, and how the ranks of one machine find each other."""
@@ -42,10 +45,19 @@ class RankHardware(RankDevice):
 
     hardware: Hardware
     """That of rank 0."""
+    lazy: Config | None = None
+    """The settings of a run whose inputs are lazy: every rank opens the files by itself."""
 
     def device(self) -> torch.device:
         """Return the device of this rank, made ready."""
         return self._own().device
+
+    def open_inputs(self) -> list[Tensor]:
+        """Return the inputs of a lazy run as this rank finds them."""
+        if self.lazy is None:
+            return []
+        data = load_data(self.lazy)
+        return [data.federation.x, *data.oracle.test_x]
 
     def make_backend(self, population: Population, on_duty: int, workers: int) -> Backend:
         """Return the backend of this rank's device."""
@@ -64,9 +76,12 @@ class RankHardware(RankDevice):
         return own
 
 
-def backend_of(hardware: Hardware) -> MakeBackend:
-    """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone."""
-    place, group = RankHardware(hardware), group_for(hardware)
+def backend_of(hardware: Hardware, lazy: Config | None = None) -> MakeBackend:
+    """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone.
+
+    `lazy`: the settings of a run with lazy inputs.
+    """
+    place, group = RankHardware(hardware, lazy and anywhere(lazy)), group_for(hardware)
     if group is None:
         return place.make_backend if is_by_itself() and hardware.device.type == "cpu" else hardware.local_backend
     return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, group, place)

@@ -18,11 +18,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Exact
 from imperfed.core.labels.validity import Validity
-from imperfed.core.lazy import LazyRows
+from imperfed.core.lazy import OPENED, LazyRows, read
 from imperfed.core.network import Network
 from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.group import ASKED, GONE, open_sockets, watch
@@ -201,7 +201,12 @@ class Foreign:
 
 
 class _Source:
+    """Two rows of three numbers."""
+
     name, identity, shape = "a folder of images", "1", (2, 3)
+
+    def read(self, rows: Tensor) -> Tensor:
+        return torch.arange(6.0).view(2, 3)[rows]
 
 
 def test_what_cannot_be_sent_is_named() -> None:
@@ -213,8 +218,16 @@ def test_what_cannot_be_sent_is_named() -> None:
         packed(Foreign(torch.ones(1)))
     with pytest.raises(UsageError, match=r"is of abc.ABCMeta\)"):
         packed(Exact)
-    with pytest.raises(UsageError, match="a folder of images: lazy rows are not sent to other ranks"):
-        packed(LazyRows.of(_Source()))  # type: ignore[arg-type]
+
+
+def test_lazy_rows_arrive_without_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = LazyRows.of(_Source())[torch.tensor([1, 0, 1])]
+    there = back(x)
+    assert there.shape == x.shape
+    with pytest.raises(DataError, match="a folder of images: this rank does not find the files"):
+        read(there)
+    monkeypatch.setitem(OPENED, "1", _Source())
+    assert torch.equal(read(there), read(x))
 
 
 def test_a_message_shows_nothing_that_could_write_to_a_terminal() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import UsageError
+from imperfed.core.lazy import OPENED, LazyRows
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.group import RankGroup
@@ -28,6 +29,10 @@ class RankDevice(ABC):
     @abstractmethod
     def device(self) -> torch.device:
         """Return the device of this rank, made ready."""
+
+    def open_inputs(self) -> Iterable[Tensor]:
+        """Return the inputs of the run as this rank finds them, where they are lazy."""
+        return ()
 
     @abstractmethod
     def make_backend(self, population: Population, on_duty: int, workers: int) -> Backend:
@@ -150,6 +155,7 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
 
 def holder_of(part: HeldSites, on_duty: int, workers: int, place: RankDevice) -> SiteHolder:
     """Return what answers for the sites of a rank other than 0."""
+    OPENED.update((s.identity, s) for x in place.open_inputs() if isinstance(x, LazyRows) for s in x.sources)
     held = part.population(place.device())
     return SiteHolder(held, place.make_backend(held, on_duty, workers))
 

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.core.errors import ImperfedError
 from imperfed.core.foreign_text import printable
-from imperfed.core.lazy import LazyRows
+from imperfed.core.lazy import LazyRows, NamedSource
 from imperfed.core.loading import import_path, is_importable
 from imperfed.engine.backends.distributed.crossing import (
     UnreadableMessageError,
@@ -110,9 +110,8 @@ class _Writer:
         if kind is bytes:
             return ["bytes", value.hex()]
         if isinstance(value, LazyRows):
-            raise UsageError(
-                f"{value.name}: lazy rows are not sent to other ranks; write lazy = false, or use one process"
-            )
+            sources = tuple(NamedSource(source.name, source.identity, tuple(source.shape)) for source in value.sources)
+            return ["lazy", self.written(sources), self.written(value.at), self.written(value.steps)]
         if isinstance(value, FunctionType | BuiltinFunctionType):
             return ["function", function_path(value)]
         if not may_cross(kind) or not is_importable(kind):
@@ -227,6 +226,7 @@ READERS: dict[str, Callable[[_Reader, list[Any]], Any]] = {
     "object": _Reader.object,
     "named": _Reader.named,
     "struct": _Reader.struct,
+    "lazy": lambda reader, parts: LazyRows(*reader.sequence(parts)),
     "path": lambda reader, parts: Path(parts[0]),
 }
 """How each kind of value is read."""
