@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from imperfed.benchmark import training
 from imperfed.core.errors import DataError, ImperfedError, UsageError
-from imperfed.engine.backends.distributed.group import RankGroup
+from imperfed.core.loading import import_path
+from imperfed.engine.backends.distributed.group import GONE, RankGroup, open_sockets
 from imperfed.experiments import parallel, ranks
 from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import ParallelRuns, paying
-from imperfed.experiments.rank_runs import Flag, Named, RankPool, Work
+from imperfed.experiments.rank_runs import CALLED, Flag, Named, RankPool, Work
 from imperfed.experiments.resolving import resolve
+from imperfed.experiments.sweep.sweep_trial import trials_of
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
@@ -102,6 +107,20 @@ def test_a_rank_calls_no_other_function() -> None:
     with pytest.raises(UsageError, match="no rank calls 'os:system'"):
         Named("os:system").function()
     assert Named("imperfed.experiments.parallel:aside").function() is parallel.aside
+
+
+def test_ranks_call_whatever_makes_runs_side_by_side() -> None:
+    functions = (parallel.aside, parallel.of_one_seed, trials_of, training.aside)
+    assert {import_path(function) for function in functions} == CALLED
+
+
+def test_the_connections_between_ranks_are_watched(group: RankGroup) -> None:
+    found = []
+    for number in open_sockets().values():
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:
+            one.getpeername()
+            found.append(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+    assert found.count(1000 * GONE) >= 2  # to the store, and to the other rank
 
 
 def test_a_folder_that_a_rank_does_not_see_is_named(tmp_path: Path) -> None:
