@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -202,8 +203,12 @@ def children() -> list[int]:
 
 
 def _meeting(port: int, size: int) -> Any:
-    """Return the store at which ranks meet; port 0: a new one, at a free port."""
-    return dist.TCPStore("127.0.0.1", port, size, is_master=not port, wait_for_workers=False)  # type: ignore[attr-defined]
+    """Return the store at which the ranks of this machine meet; port 0: a new one, at a free port."""
+    listening: dict[str, Any] = {}
+    if not port:  # torch itself would listen on all interfaces
+        server = socket.create_server(("127.0.0.1", 0))
+        port, listening = server.getsockname()[1], {"is_master": True, "master_listen_fd": server.detach()}
+    return dist.TCPStore("127.0.0.1", port, size, wait_for_workers=False, **listening)  # type: ignore[attr-defined]
 
 
 def _places(rank: int, size: int) -> dict[str, str]:

@@ -123,6 +123,15 @@ def test_the_connections_between_ranks_are_watched(group: RankGroup) -> None:
     assert found.count(1000 * GONE) >= 2  # to the store, and to the other rank
 
 
+def test_ranks_that_are_started_here_listen_to_this_machine_alone(group: RankGroup) -> None:
+    listening = []
+    for number in open_sockets().values():
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and one.family != socket.AF_UNIX:
+                listening.append(one.getsockname()[0])
+    assert set(listening) == {"127.0.0.1"}
+
+
 def test_a_folder_that_a_rank_does_not_see_is_named(tmp_path: Path) -> None:
     work = Work(Named("imperfed.experiments.parallel:aside"), (), str(tmp_path / "far"), "stop")
     said = work.carry_out(RankGroup(3, 4))
