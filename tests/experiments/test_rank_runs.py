@@ -74,6 +74,27 @@ def test_runs_at_the_ranks_are_those_of_one_process(
     assert apart == by_settings(tmp_path / "alone")
 
 
+@pytest.mark.parametrize(("jobs", "most"), [(0, 3), (2, 2), (9, 3), (1, 1)])
+def test_runs_of_few_seeds_are_divided_and_told_in_order(
+    jobs: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def each(self: ParallelRuns, work: Any, runs: Sequence[Any], *rest: Any) -> Iterator[Any]:
+        seen[:] = map(len, runs)
+        yield from runs
+
+    monkeypatch.setattr(parallel, "ranks_of", lambda hardware: 3)
+    monkeypatch.setattr(ParallelRuns, "each", each)
+    configs = [[config("digits", "cc", seed, kind="auto", lr=0.1 * k) for k in (1, 2, 3, 4)] for seed in range(4)]
+    told = [list(ParallelRuns(jobs).outcomes(configs[:n], tmp_path, Watch)) for n in (1, 4)]
+    assert told == [configs[:1], configs]
+    assert sum(seen) == 16
+    assert len(seen) == 4
+    list(ParallelRuns(jobs).outcomes(configs[:1], tmp_path, Watch))
+    assert len(seen) == most
+
+
 def test_one_job_spreads_every_run_over_the_ranks(group: RankGroup, data: str, tmp_path: Path, no_page: None) -> None:
     made([[config(data, "cc", 0)], [config(data, "cc", 1)]], tmp_path, jobs=1)
     logs = [path.read_text() for path in tmp_path.glob("*/log.txt")]
