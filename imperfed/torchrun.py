@@ -10,18 +10,22 @@ import logging
 import sys
 
 from torch.distributed import run
-from torch.distributed.elastic.multiprocessing import api
+from torch.distributed.elastic.agent.server import api as agent
+from torch.distributed.elastic.multiprocessing import SignalException, api
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 
 def main() -> None:
     """Start the ranks; end with the exit code of the one that failed."""
-    logging.getLogger(api.__name__).setLevel(logging.CRITICAL)
+    for module in (api, agent):
+        logging.getLogger(module.__name__).setLevel(logging.CRITICAL)
     try:
         run.main()
     except ChildFailedError as error:
         codes = [failure.exitcode for failure in error.failures.values()]
         sys.exit(next((code for code in codes if code > 0), 1))
+    except SignalException as error:
+        sys.exit(128 + error.sigval)
 
 
 if __name__ == "__main__":

@@ -122,18 +122,21 @@ class ParallelRuns:
 
         `like`: the settings of one of their runs, which are all on the same device; `folder`: where the runs will be.
         """
+        if self.pool is None:
+            self._start(jobs, Hardware.of(like.run), folder)
+            assert self.pool is not None
         # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            if self.pool is None:
-                self._start(jobs, Hardware.of(like.run), folder)
-                assert self.pool is not None
             return [self.pool.submit(work, *call) for call in calls]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _start(self, jobs: int, hardware: Hardware, folder: Path) -> None:
-        """Start the processes, or let as many ranks be ready."""
+        """Get the processes ready, or as many ranks; they start with the first call.
+
+        Not while signals are held back: what counts the semaphores of processes lets them through again.
+        """
         stopping, group = SPAWN.Event(), group_for(hardware)
         if group is not None:
             own = ProcessPoolExecutor(1, SPAWN, _listen, (stopping, None, True))

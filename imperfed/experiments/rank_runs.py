@@ -112,13 +112,14 @@ class RankPool:
         self.threads = [Thread(target=self._serve, args=(rank,), daemon=True) for rank in range(jobs)]
         folder.mkdir(parents=True, exist_ok=True)
         group.names = []  # those of an earlier run
-        for thread in self.threads:
-            thread.start()
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have a function called at the next rank that has nothing to do."""
         future: Future[Any] = Future()
         self.calls.put((future, work, arguments))
+        for thread in self.threads:
+            if thread.ident is None:
+                thread.start()  # which holds back the signals that are held back now, as do its processes
         return future
 
     def set(self) -> None:
@@ -135,7 +136,8 @@ class RankPool:
         for _ in self.threads:
             self.calls.put(None)
         for thread in self.threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
         self.own.shutdown()
 
     def _serve(self, rank: int) -> None:

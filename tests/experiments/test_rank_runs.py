@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
+import signal
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -108,12 +111,19 @@ def test_an_error_at_a_rank_is_that_of_the_run(group: RankGroup, data: str, tmp_
         list(processes.outcomes(wrong, tmp_path / "runs", Watch))
 
 
+def blocks_interrupts(process: Any) -> bool:
+    """Return whether Ctrl-C, which a terminal sends to all processes, does not reach one."""
+    (mask,) = re.findall(r"SigBlk:\s+(\w+)", Path(f"/proc/{process.pid}/status").read_text())
+    return bool(int(mask, 16) >> (signal.SIGINT - 1) & 1)
+
+
 def test_runs_at_all_ranks_stop_after_a_round_and_go_on_later(
     group: RankGroup, data: str, tmp_path: Path, no_page: None
 ) -> None:
     configs = [[config(data, "cc", seed, rounds=4000)] for seed in (0, 1)]
 
     def both_have_begun() -> bool:
+        assert all(map(blocks_interrupts, multiprocessing.active_children()))
         return len(list(tmp_path.glob("*/metrics.jsonl"))) == 2
 
     with pytest.raises(Interrupted) as caught, ParallelRuns(0) as processes:
