@@ -61,6 +61,24 @@ def labels(found: dict[str, Any]) -> str:
     )
 
 
+def shared(found: dict[str, Any]) -> str:
+    """Return one line per shape over two ranks."""
+    alone = {(row["method"], row["shape"]): row["peak, MB"] for row in found["labels"]}
+    columns = ("class matrix, MB", "peak, MB", "peak of rank 1, MB", "server's memory, MB a round", "sums, MB a round")
+    heads = ("class matrix, MB", "rank 0, MB", "rank 1, MB", "model to rank 1, MB a round", "sums from it, MB a round")
+    return table(
+        ("method", "shape of", "labels", "one process, MB", *heads),
+        (
+            [
+                *(f"`{row['method']}`", row["shape"], f"{row['labels']:,}"),
+                number(alone[row["method"], row["shape"]]),
+                *(number(row[column]) for column in columns),
+            ]
+            for row in found["shared"]
+        ),
+    )
+
+
 def works(found: dict[str, Any]) -> str:
     """Return one line per work and number of ranks."""
     columns = ("work", "ranks", "one process, s", "ranks / one process", "of processor time", "MB a round")
@@ -145,6 +163,7 @@ def large(found: dict[str, Any]) -> str:
 PARTS: dict[str, tuple[Path, Callable[[dict[str, Any]], str]]] = {
     "crowd": (sites.RESULTS, crowd),
     "labels": (sites.RESULTS, labels),
+    "shared": (sites.RESULTS, shared),
     "works": (ranks.RESULTS, works),
     "methods": (ranks.RESULTS, methods),
     "lazy": (lazy.RESULTS, lazily),

@@ -1,10 +1,11 @@
 """Many sites: what a round takes with 100 on duty of 1,000 to 100,000, and with one site for each of 670,000 labels.
 
-python -m benchmarks.scale sites [crowd] [labels] [--sites 1000,10000,100000] [--methods fedavg,scaffold,fedper] ...
+python -m benchmarks.scale sites [crowd] [labels] [shared] [--sites 1000,10000,100000] [--methods fedavg,scaffold] ...
 
 `crowd`: six rows a site, of which one is tested on; an MLP of 2,762 weights; five local steps of four rows. `labels`:
 federations in the shape of sets from the Extreme Classification repository (numbers of labels, examples, features, and
-both per example), drawn at random, one site per label, all of them on duty. Every line is measured in a fresh process,
+both per example), drawn at random, one site per label, all of them on duty. `shared`: the same over two ranks of this
+machine (not by default), fedaws on the two shapes with the most labels. Every line is measured in a fresh process,
 since a peak of memory never goes down. Seconds are processor time, of one thread.
 """
 
@@ -32,11 +33,14 @@ from imperfed.core.labels import Positive
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
 from imperfed.data.oracle import Oracle
+from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
 from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
+from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.ranks import backend_of, children
 from imperfed.experiments.resolving import resolve
 from imperfed.experiments.watch import Watch
 from imperfed.models import ModelSpec, build
@@ -66,9 +70,10 @@ class Stopwatch:
         self.figures[f"{what}, MB"] = pages * resource.getpagesize() / 1e6
 
 
-def peak() -> float:
-    """Return the peak of this process's memory so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+def peak(process: int | str = "self") -> float:
+    """Return the peak of a process's memory so far, in MB."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
 
 # -- many sites, few on duty -------------------------------------------------------------------------------------------
@@ -154,15 +159,16 @@ def federation(shape: Shape, share: float) -> Federation:
     return Federation("made up", x, Positive(label, shape.labels), starts, names, names, names, x[:0], at=at)
 
 
-def labels(method: str, name: str, share: float, width: int, drawn: int, rounds: int) -> Figures:
+def labels(method: str, name: str, share: float, width: int, drawn: int, rounds: int, ranks: int = 1) -> Figures:
     """Measure label collection, rounds, and of a round the pass over the rows."""
     shape, watch = SHAPES[name], Stopwatch()
+    make_backend = backend_of(Hardware(torch.device("cpu"), "float32", gpus=tuple(range(ranks))))
     fed = watch.time("data", lambda: federation(shape, share))
     algorithm = catalogue()[method](one_pass=True, neighbours=50, lr_server=0.01, drawn=drawn, **OWN.get(method, {}))
     network = build(ModelSpec("text", features=shape.features, widths=(width, width)), fed.x.shape[1:], shape.labels, 0)
     own = Evaluator(Oracle(None, (), ()))
     parts = (algorithm, algorithm.objective, network, fed, own, Local(steps=1), Rounds(workers=1), 0)
-    engine = watch.time("before round 1", lambda: Engine(*parts))
+    engine = watch.time("before round 1", lambda: Engine(*parts, make_backend=make_backend))
     watch.memory("before the rounds")
     passes, whole, inner = [], [], engine.backend.sum_gradients
 
@@ -178,6 +184,11 @@ def labels(method: str, name: str, share: float, width: int, drawn: int, rounds:
         whole.append(watch.figures["a round, s"])
     watch.figures |= {"a round, s": min(whole), "of it the pass over the rows, s": min(passes)}
     numbers = {"labels": shape.labels, "examples": len(fed.x), "rows": fed.starts[-1]}
+    if isinstance(engine.backend, DistributedBackend):
+        W = engine.population.spec.layout.fields["head.weight"]
+        watch.figures["class matrix, MB"] = 4 * W.shape.numel() / 1e6
+        watch.figures |= {f"{what}, MB a round": n / 1e6 / rounds for what, n in engine.backend.traffic.items()}
+        watch.figures["peak of rank 1, MB"] = peak(children()[0])
     return {"method": method, "shape": name, "drawn": drawn} | numbers | watch.figures | {"peak, MB": peak()}
 
 
@@ -190,7 +201,7 @@ OWN: dict[str, dict[str, Any]] = {"fedalc": {"hashed": "input"}}
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is named, or everything, and keep the figures."""
     parser = argparse.ArgumentParser(prog="benchmarks.scale sites", description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=[], metavar="crowd|labels", help="what to measure; all")
+    parser.add_argument("parts", nargs="*", default=[], metavar="crowd|labels|shared", help="what to measure")
     parser.add_argument("--sites", default="1000,10000,100000")
     parser.add_argument("--methods", default="fedavg,scaffold,fedper")
     parser.add_argument("--site-memory", type=float, default=Rounds.site_memory, help="rounds.site_memory, in MB")
@@ -218,8 +229,11 @@ def tasks(part: str, given: argparse.Namespace) -> list[Figures]:
     if part == "crowd":
         pairs = [(m, int(s)) for m in given.methods.split(",") for s in given.sites.split(",")]
         return [{"method": m, "sites": s, "site_memory": given.site_memory} for m, s in pairs]
+    if part == "shared":
+        given.label_methods, given.shapes = "fedaws", "LF-AmazonTitles-131K,Amazon-670K"
     named = [(m, s) for m in given.label_methods.split(",") for s in given.shapes.split(",")]
     how = {"share": given.examples, "width": given.width, "drawn": given.drawn, "rounds": given.rounds}
+    how |= {"ranks": 2} if part == "shared" else {}
     return [{"method": m, "name": s} | how for m, s in named]
 
 
