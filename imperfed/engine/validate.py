@@ -22,6 +22,10 @@ MULTIPLE = 8
 """And as often what it was sent: methods answer with the model, a momentum, a control variate."""
 
 
+LARGEST_NUMBER = 1e15
+"""The largest magnitude of a number in an answer from elsewhere: squares and sums of such are finite in float32."""
+
+
 def largest_answer(down: Tree, rows: int, features: int = 0, classes: int = 0) -> int:
     """Return the most bytes that an answer may take; a few times what any method needs, so that none is refused.
 
@@ -64,6 +68,15 @@ def check_finite(*trees: Tree) -> NotFinite | None:
         for name, t in tree.items():
             if not torch.isfinite(t).all():
                 return NotFinite(f"{REFUSED}{name!r} is not finite")
+    return None
+
+
+def check_size(*trees: Tree) -> NotFinite | None:
+    """Find a part with numbers so large that what is made of them would not be finite, whatever the others sent."""
+    for tree in trees:
+        for name, t in tree.items():
+            if t.is_floating_point() and t.numel() and float(t.abs().max()) > LARGEST_NUMBER:
+                return NotFinite(f"{REFUSED}{name!r} holds numbers beyond {LARGEST_NUMBER:g}")
     return None
 
 
