@@ -9,7 +9,7 @@ import torch
 
 from imperfed.core.batch import Tree
 from imperfed.core.exchange import Exchange, Query, Train, WeightedGradient
-from imperfed.core.foreign_text import printable
+from imperfed.core.foreign_text import LONGEST, printable
 from imperfed.engine.failures import Failure, Misshapen, NotFinite
 from imperfed.engine.state import nbytes
 
@@ -93,10 +93,14 @@ def check_alike(answers: Mapping[int, Tree]) -> dict[int, Failure]:
     }
     usual = Counter(shapes.values()).most_common(1)[0][0] if shapes else ()
     return {
-        k: Misshapen(f"{REFUSED}{printable(str(dict(own)))} differs from the others' {dict(usual)}")
+        k: Misshapen(f"{REFUSED}{_shown(own)} differs from the others' {_shown(usual)}")
         for k, own in shapes.items()
         if own != usual
     }
+
+
+def _shown(shapes: Sequence[tuple[str, object]]) -> str:
+    return printable(str(dict(shapes)), LONGEST // 2)
 
 
 def check_parts(query: Query, downs: Sequence[Tree], answers: Sequence[Tree], any_length: bool) -> dict[int, Failure]:

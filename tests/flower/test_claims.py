@@ -231,7 +231,7 @@ def test_text_is_printable_and_short() -> None:
     assert len(printable("\x1b" * LONGEST)) < LONGEST + 30
 
 
-@pytest.mark.parametrize(("value", "count"), [(1.73, 10), (-0.1, 10), (math.inf, 10), (0.5, -5), (0.5, 11)])
+@pytest.mark.parametrize(("value", "count"), [(1.73, 10), (-0.1, 10), (math.inf, 10), (0.5, -5), (0.5, 11), (0.5, 3)])
 def test_figures_that_cannot_be_are_refused(value: float, count: int) -> None:
     words: dict[str, Any] = {"metrics": ["accuracy"], "values": [value], "counts": [count]}
     with pytest.raises(RefusedError, match=r"'accuracy' cannot be .* on .* of its 10 test rows"):
@@ -239,7 +239,8 @@ def test_figures_that_cannot_be_are_refused(value: float, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [["\x1b[2J", "accuracy"], ["zzz"], ["accuracy", "accuracy"], ["accuracy", "auroc"], ["auroc", "p@1", "p@1"]]
+    "names",
+    [["\x1b[2J", "accuracy"], ["zzz"], ["accuracy", "accuracy"], ["accuracy", "p@1"], ["auroc", "p@1", "p@1"]],
 )
 def test_figures_have_the_names_of_the_evaluator(names: list[str]) -> None:
     words: dict[str, Any] = {"metrics": names, "values": [0.5] * len(names), "counts": [3] * len(names)}

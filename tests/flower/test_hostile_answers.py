@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from flwr.app import Message
+from rich.console import Console
 
-from imperfed.core.labels import Exact
+from imperfed.core.errors import DataError, QuorumError
+from imperfed.core.foreign_text import LONGEST
+from imperfed.core.labels import Annotated, Exact
+from imperfed.data.site_description import check_alike
+from imperfed.engine.schedule import RoundReport
+from imperfed.engine.validate import REFUSED
 from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
+from imperfed.experiments.watch import Watch
+from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.messages.local_grid import Forged
-from imperfed.flower.messages.payload import ASKED, pack
-from rich.console import Console
-from tests.support.hostile import Change, Cached, changes, make_cached
+from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack
+from imperfed.flower.messages.transport import Transport
+from tests.support.hostile import Cached, Change, changes, make_cached
 from tests.support.rehearsal import AT_ONCE, Apart, raw, settled
 
 SITE, NODE = "site2", 102
+HARMLESS = {
+    "values: real", "values: a NaN", "loss: half", "up/w: negative", "up/buffers: negative", "array: more",
+    "RecordDict: every name twice", "ArrayRecord: every name twice", "RecordDict: parts twice",
+    "array: piece -1", "ArrayRecord: parts twice", "Array: parts twice", "ConfigRecord: parts twice",
+    "ConfigRecord: no parts",
+}  # fmt: skip
+"""Figures, a loss and weights that can be, and other ways to say the same."""
+BELIEVED = HARMLESS & {name for name in HARMLESS if name[0] in "ACR" or name.startswith("array")} | {
+    "annotated/classes: NaN", "annotated/classes: huge", "annotated/classes: infinite", "annotated/classes: negative",
+    "digest: empty text", "features: zero", "held out: zero", "several: large", "several: minus one",
+    "several: very negative", "sums/mistakes: a scalar", "sums/square: huge", "sums/sum: negative", "tests: zero",
+}  # fmt: skip
+"""What a site may say of itself."""
 NEVER_LOST = replace(AT_ONCE, answer=60.0)
 
 
@@ -42,7 +64,21 @@ def hostile(listed: Sequence[Change], kind: str) -> Cached:
     def next_one(reply: Message) -> Message | Forged:
         return next(waiting, lambda one: one)(reply)
 
-    return Cached(next_one, lambda message: message.metadata.message_type == kind)
+    def asks(message: Message) -> bool:
+        return message.metadata.message_type == kind and unpack(message.content).words.get("evaluate", 1) == 1
+
+    return Cached(next_one, asks)
+
+
+def watched(reports: list[RoundReport], printed: Path) -> Watch:
+    """Show a run as `serve` does, and keep the reports of its rounds."""
+    watch = Show(Console(file=printed.open("w", encoding="utf-8"))).watch()
+
+    def note(report: RoundReport, seconds: float) -> None:
+        reports.append(report)
+        watch.round(report, seconds)
+
+    return replace(watch, round=note)
 
 
 def test_whatever_a_site_answers_the_others_go_on(tmp_path: Path) -> None:
@@ -51,15 +87,71 @@ def test_whatever_a_site_answers_the_others_go_on(tmp_path: Path) -> None:
     apart = Apart(config, raw(Exact), tmp_path / "second")
     make_cached(apart.grid)
     apart.grid.nodes[NODE].mishap = hostile(list(wrong.values()), "train")
-    server = apart.coordinator(NEVER_LOST)
+    server, reports = apart.coordinator(NEVER_LOST), list[RoundReport]()
     server.folder.write("config.toml", server.config.toml())
-    reports = []
-    watch = Show(Console(file=(tmp_path / "printed").open("w"))).watch()
-    shown = watch.round
-    summary = server.run(replace(watch, round=lambda report, seconds: (reports.append(report), shown(report, seconds))))
+    summary = server.run(watched(reports, tmp_path / "printed"))
+    assert len(reports) == len(wrong) + 1 > 300
+    accepted = set()
+    for name, report, before in zip(wrong, reports[1:], reports, strict=False):
+        # The figures after a round come with the answers of the next one.
+        assert report.failures.keys() <= {2}, name
+        assert before.personal.keys() >= {0, 1, 3}, name
+        if failure := report.failures.get(2):
+            assert failure.reason.startswith(REFUSED), name
+            assert len(failure.reason) < LONGEST + 100, name
+            assert failure.reason.isprintable(), name
+        elif 2 in before.personal:
+            accepted.add(name)
+    assert {name for name in accepted if not name.startswith("bytes")} == HARMLESS
+    assert len(accepted) < len(HARMLESS) + 15
     told = (server.folder.path / "messages.txt").read_text(encoding="utf-8")
-    print(len(wrong), len(reports), summary.personal)
-    for name, report in zip(wrong, reports):
-        why = report.failures.get(2)
-        print(name, "|", why.reason[:100] if why else "-", 2 in report.personal)
-    print(reports[-1].personal, reports[3].personal, told[-600:])
+    assert "site2: its metrics were refused: its metrics are called " in told
+    assert (server.folder.path / "report.html").exists()
+    assert [site.value is not None for site in summary.sites] == [True] * 4
+
+
+def met(folder: Path) -> tuple[Transport, Payload]:
+    """Return a transport that has admitted all sites, and what the hostile one has said of itself so far."""
+    apart = Apart(everybody(), raw(Annotated), folder)
+    cached = make_cached(apart.grid)
+    transport = apart.coordinator(NEVER_LOST).transport
+    transport.look()
+    ((_, card),) = cached[NODE].answers.items()
+    return transport, card
+
+
+def gathered(server: Coordinator) -> str:
+    """Let a coordinator gather its sites, and make of what they say what it makes of it; return why that failed."""
+    try:
+        infos = server.transport.gather()
+        check_alike(infos, server.central.classes)
+        sites = GatheredSites(server.transport, server.central, tuple(infos), "run", "")
+        sites.data()
+        sites.told(server.config)
+    except (DataError, QuorumError) as error:
+        return str(error)
+    return ""
+
+
+def test_whatever_a_site_says_of_itself_the_others_are_admitted(tmp_path: Path) -> None:
+    """A card that cannot be is that site's: it is not admitted, or the run ends before it has begun, with its name."""
+    (others, card), admitted = met(tmp_path / "first"), set[str]()
+    wrong = changes(Message(pack(replace(card, words={**card.words, ASKED: ""})), 1, "query.hello"), 60)
+    assert len(wrong) > 300
+    for name, change in wrong.items():
+        apart = Apart(everybody(), raw(Annotated), tmp_path / "second")
+        apart.grid.nodes[NODE].mishap = Cached(change, answers={("query.hello", (None, None, None)): card})
+        server = apart.coordinator(replace(AT_ONCE, gather=0.001))
+        server.transport.nodes = {site: node for site, node in others.nodes.items() if site != SITE}
+        server.transport.infos = {site: info for site, info in others.infos.items() if site != SITE}
+        if why := gathered(server):
+            assert why.startswith(SITE), name
+            assert why.isprintable(), name
+            assert len(why) < 2 * LONGEST + 200, name
+        else:
+            admitted.add(name)
+        assert server.transport.nodes.keys() >= {"site0", "site1", "site3"}, name
+        told = (server.folder.path / "messages.txt").read_text(encoding="utf-8")
+        assert SITE in server.transport.nodes or f"node {NODE} is not admitted: " in told, name
+        shutil.rmtree(server.folder.path)
+    assert {name for name in admitted if not name.startswith("bytes")} == BELIEVED

@@ -223,8 +223,10 @@ def scores_of(payload: Payload, tests: int, known: Collection[tuple[str, ...]]) 
     for name, value, count in zip(
         cast(list[str], names), cast(list[float], values), cast(list[int], counts), strict=True
     ):
-        undefined = math.isnan(value) and not (name.startswith(FAIR) and count)
-        if not (undefined or (0 <= value <= 1 and count)) or not 0 <= count <= tests:
+        of_groups = name.startswith(FAIR)  # of some of the rows, perhaps of none; then it is undefined
+        undefined = math.isnan(value) and not (of_groups and count)
+        fewest = 0 if of_groups else tests
+        if not (undefined or (0 <= value <= 1 and count)) or not fewest <= count <= tests:
             raise RefusedError(f"{name!r} cannot be {value:g} on {count} of its {tests} test rows")
         scores[name] = value, count
     return scores
