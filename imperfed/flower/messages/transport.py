@@ -182,7 +182,7 @@ class Transport:
             now = time.monotonic()
             for node in waiting.give_up(now):
                 answers[node] = Silent(f"it did not answer within {until[node] - began:g} s")
-                self.times.quiet.add(self._name(node))
+                self.times.silent(self._name(node))
             if again := waiting.due(now, self.online - {sent[message_id][0] for message_id in arriving}):
                 self.tell(f"{about}: asking {', '.join(map(self._name, again))} again after {now - began:.1f} s")
                 sent |= self._push(kind, {node: payloads[node] for node in again}, about, timeout)
@@ -227,7 +227,7 @@ class Transport:
     def _note(self, kind: str, about: str, node: int, answer: Payload | Failure, seconds: float) -> None:
         outcome = "failed" if isinstance(answer, Failure) else "answered"
         self.tell(f"{about}: {self._name(node)} {outcome} after {seconds:.1f} s")
-        self.times.quiet.discard(self._name(node))
+        self.times.answered(self._name(node))
         if not isinstance(answer, Failure):
             self.times.note(kind, seconds)
 
