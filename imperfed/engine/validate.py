@@ -24,6 +24,8 @@ MULTIPLE = 8
 
 LARGEST_NUMBER = 1e15
 """The largest magnitude of a number in an answer from elsewhere: squares and sums of such are finite in float32."""
+LARGEST_SUM = LARGEST_NUMBER**2
+"""The same in a repair, where answers are themselves sums of squares."""
 
 
 def largest_answer(down: Tree, rows: int, features: int = 0, classes: int = 0) -> int:
@@ -71,12 +73,11 @@ def check_finite(*trees: Tree) -> NotFinite | None:
     return None
 
 
-def check_size(*trees: Tree) -> NotFinite | None:
+def check_size(answer: Tree, largest: float = LARGEST_NUMBER) -> NotFinite | None:
     """Find a part with numbers so large that what is made of them would not be finite, whatever the others sent."""
-    for tree in trees:
-        for name, t in tree.items():
-            if t.is_floating_point() and t.numel() and float(t.abs().max()) > LARGEST_NUMBER:
-                return NotFinite(f"{REFUSED}{name!r} holds numbers beyond {LARGEST_NUMBER:g}")
+    for name, t in answer.items():
+        if t.is_floating_point() and t.numel() and float(t.abs().max()) > largest:
+            return NotFinite(f"{REFUSED}{name!r} holds numbers beyond {largest:g}")
     return None
 
 

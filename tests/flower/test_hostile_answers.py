@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from flwr.app import Message
 from rich.console import Console
 
@@ -19,12 +20,13 @@ from imperfed.engine.validate import REFUSED
 from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
 from imperfed.experiments.watch import Watch
+from imperfed.flower.coordinator import remote_repair
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.messages.local_grid import Forged
-from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack
+from imperfed.flower.messages.payload import ASKED, REPAIR, Payload, pack, unpack
 from imperfed.flower.messages.transport import Transport
-from tests.support.hostile import Cached, Change, changes, make_cached
+from tests.support.hostile import Cached, Change, changes, filled, make_cached
 from tests.support.rehearsal import AT_ONCE, Apart, raw, settled
 
 SITE, NODE = "site2", 102
@@ -155,3 +157,37 @@ def test_whatever_a_site_says_of_itself_the_others_are_admitted(tmp_path: Path) 
         assert SITE in server.transport.nodes or f"node {NODE} is not admitted: " in told, name
         shutil.rmtree(server.folder.path)
     assert {name for name in admitted if not name.startswith("bytes")} == BELIEVED
+
+
+def repairing(folder: Path) -> Apart:
+    return Apart(everybody(**{"repair": "posterior", "repair.features": "raw"}), raw(Exact), folder)
+
+
+def test_a_repair_names_the_site_whose_numbers_are_out_of_all_reason(tmp_path: Path) -> None:
+    apart = repairing(tmp_path)
+
+    def much(reply: Message) -> Message:
+        payload = unpack(reply.content)
+        up = {name: filled(t, 1e31) if t.is_floating_point() else t for name, t in payload.trees["up"].items()}
+        reply.content = pack(replace(payload, trees={"up": up}))
+        return reply
+
+    def asks(message: Message) -> bool:
+        return (words := unpack(message.content).words).get("exchange") == 0 and words.get("round") == REPAIR
+
+    apart.grid.nodes[NODE].mishap = Cached(much, asks)
+    with pytest.raises(
+        QuorumError, match=r"every site. site2: its answer was refused: '.*' holds numbers beyond 1e\+30"
+    ):
+        apart.start(NEVER_LOST)
+
+
+def test_a_repair_of_whose_numbers_nothing_can_be_made_ends_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*words: object) -> None:
+        torch.linalg.cholesky(-torch.eye(2))
+
+    monkeypatch.setattr(remote_repair, "conduct", fails)
+    with pytest.raises(QuorumError, match=r"nothing can be made of what the sites sent for repair posterior \(linalg"):
+        repairing(tmp_path).start(NEVER_LOST)
