@@ -188,7 +188,7 @@ def never_answers(drill: Consortium) -> None:
         actors[name].ended()
     drill.tell(
         "a site that fails in every round",
-        "the run ended with code 0, and its `join` as well",
+        "changed no exit code, and did not end its `join`",
         f"{serving.said(r'^error: .*')} (code {codes[0]})",
         f"{actors['south'].last()} (code {codes[1]})",
         len(failures(drill.folder("never"), "south")),
@@ -209,7 +209,7 @@ def another_version(drill: Consortium) -> None:
     lost = drill.toll("version", *SITES)
     drill.tell(
         "a site with another version of imperfed",
-        "found out in round 1, or not at all",
+        "no site was asked for its version",
         f"{said} (code {code})",
         "the same in its log" if kept else "nothing",
         f"{lost.rounds()} (before round 1)",

@@ -1,4 +1,4 @@
-"""A line on which a connection stalls, one that is too slow for a piece of a message, and a forwarder without a target."""
+"""A line whose connections stall, one that is too slow for a piece of a message, and a forwarder without a target."""
 
 from __future__ import annotations
 

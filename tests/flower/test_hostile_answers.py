@@ -24,6 +24,7 @@ from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator import remote_repair
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
+from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.messages.local_grid import Forged
 from imperfed.flower.messages.payload import ASKED, REPAIR, Payload, pack, unpack
 from imperfed.flower.messages.transport import Transport
@@ -158,6 +159,47 @@ def test_whatever_a_site_says_of_itself_the_others_are_admitted(tmp_path: Path) 
         assert SITE in server.transport.nodes or f"node {NODE} is not admitted: " in told, name
         shutil.rmtree(server.folder.path)
     assert {name for name in admitted if not name.startswith("bytes")} == BELIEVED
+
+
+def honest(apart: Apart, kind: str) -> Message:
+    """Return the last answer of the site that will be hostile to a kind of message, as long as it is not."""
+    cached = apart.grid.nodes[NODE].mishap
+    assert isinstance(cached, Cached)
+    kept = next(payload for (own, _), payload in reversed(cached.answers.items()) if own == kind)
+    return Message(pack(replace(kept, words={**kept.words, ASKED: ""})), 1, kind)
+
+
+def test_whatever_a_site_answers_at_the_end_the_others_have_their_figures(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Exact), tmp_path)
+    cached = make_cached(apart.grid)
+    apart.start(NEVER_LOST).go()
+    backend = apart.engine.backend
+    before = backend.evaluate(False)[0]
+    for name, change in changes(honest(apart, "evaluate"), 30).items():
+        cached[NODE].change = change
+        told = backend.evaluate(False)[0]
+        assert told.keys() >= {0, 1, 3}, name
+        assert all(str(told[k]) == str(before[k]) for k in (0, 1, 3)), name
+        if 2 in told:
+            assert told[2].keys() == before[2].keys(), name
+            assert all(n == apart.holdings[2].info().tests for _, n in told[2].values()), name
+
+
+def test_whatever_a_site_answers_when_it_is_let_go_the_others_have_left(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Exact), tmp_path)
+    cached = make_cached(apart.grid)
+    apart.start(NEVER_LOST)
+    folder, names = apart.server.folder, apart.server.sites
+    folder.checkpoint.parent.mkdir(exist_ok=True)
+
+    def left() -> dict[str, str]:
+        payloads = apart.engine.backend.with_models(lambda k: {})
+        return Leaving.write(folder, names, payloads).finish(apart.server.transport, 0.0)
+
+    assert left() == {}
+    for name, change in changes(honest(apart, "query.leave"), 0).items():
+        cached[NODE].change = change
+        assert left().keys() <= {SITE}, name
 
 
 def repairing(folder: Path) -> Apart:
