@@ -257,6 +257,9 @@ LIES: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], torch.Tensor] | N
     "another count": ({}, lambda t: t + 1, "count", "they count 32 values per column, and its rows have 31"),
     "negative squares": ({}, lambda t: -t, "square", "no numbers have such a sum"),
     "squares too small": ({}, lambda t: t * 1e-6, "square", "no numbers have such a sum"),
+    "squares beyond any number": ({}, lambda t: t * 1e200, "square", "no numbers have such a sum"),
+    "an input without end": ({"shape": [1, 2**62, 2**62]}, None, "", "is not the shape of an input"),
+    "an input beyond all memory": ({"shape": [2**20, 2**20]}, None, "", "is not the shape of an input"),
     "one sum too few": ({}, lambda t: t[1:], "sum", "do not fit inputs of shape"),
 }
 
