@@ -21,7 +21,7 @@ from benchmarks.drill.false_claims import claims_are_false
 from benchmarks.drill.hidden import updates_are_hidden
 from benchmarks.drill.links import links_fail
 from benchmarks.drill.printed import filled, keep, show
-from benchmarks.drill.slow_links import lines_are_slow
+from benchmarks.drill.slow_links import connections_stall, lines_are_slow
 from benchmarks.drill.strangers import strangers_fail
 from benchmarks.drill.wrong_answers import sites_fail
 
@@ -34,6 +34,7 @@ SCENES: dict[str, Callable[[Consortium], None]] = {
     "cannot": what_cannot_be,
     "claims": claims_are_false,
     "links": links_fail,
+    "stalled": connections_stall,
     "slow": lines_are_slow,
     "disks": disks_fail,
     "endings": endings_fail,

@@ -14,8 +14,7 @@ RATE = 800_000
 
 
 def lines_are_slow(drill: Consortium) -> None:
-    """Stall a site's connections; throttle a line that carries a large model; join through a forwarder too early."""
-    connections_stall(drill)
+    """Throttle a line that carries a large model; join through a forwarder too early."""
     pieces_are_slow(drill)
     nothing_behind_it(drill)
 
@@ -33,12 +32,11 @@ def connections_stall(drill: Consortium) -> None:
         actor.ended()
     run, toll = drill.folder("stalled"), drill.toll("stalled", *SITES)
     again = re.findall(r"asking [^:]*north[^:]* again after .*", read(run / "messages.txt"))
-    noticed = actors["north"].said(r"^no answer at .*|^.* has not been seen .*|^.*starting it again")
     drill.tell(
         "all connections of a site stall, and stay open",
         "SuperNode never came back",
         f"{again[0] if again else 'nothing'}; code {code}",
-        f"{line.stalled} stalled; {noticed}",
+        f"{line.stalled} connections stalled, and {line.open} were made since; “{actors['north'].last()}”",
         len(failures(run, "north")),
         toll.at_the_end(),
     )

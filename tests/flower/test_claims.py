@@ -32,7 +32,7 @@ from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
 from imperfed.flower.coordinator.remote_search import SitesElsewhere
 from imperfed.flower.messages import stored_reply
 from imperfed.flower.messages.parcel import Parcel
-from imperfed.flower.messages.payload import ASKED, FAILED, Payload, RefusedError, pack, scores_of, unpack
+from imperfed.flower.messages.payload import ASKED, FAILED, FAILED_KIND, Payload, RefusedError, pack, scores_of, unpack
 from imperfed.flower.messages.stored_reply import MOST_NAMES, StoredReply, head
 from imperfed.flower.processes import adapter
 from tests.flower.test_mishaps import ROUND, SITE, Answer, changed, everybody, in_round
@@ -279,6 +279,32 @@ def test_what_a_site_cannot_hold_is_refused(lie: str, tmp_path: Path) -> None:
         apart.start(replace(AT_ONCE, gather=0.05))
     assert "node 102 is not admitted: site2: " in (tmp_path / "run" / "messages.txt").read_text()
     assert reason in (tmp_path / "run" / "messages.txt").read_text()
+
+
+def test_a_node_that_is_not_admitted_is_named_by_its_key(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    apart.grid.nodes[100 + SITE].mishap = lambda m, answer: changed(
+        answer(m), lambda info: replace(info, words={**info.words, "shape": ["a"]}), m
+    )
+    server = apart.coordinator(AT_ONCE)
+    server.transport.admitted = {f"site{k}": 100 + k for k in range(4)}
+    server.transport.look()
+    told = (tmp_path / "run" / "messages.txt").read_text()
+    assert "node 102 (site2) is not admitted: site2: ('a',) is not the shape of an input" in told
+    assert server.transport.missing() == ["site2"]
+
+
+@pytest.mark.parametrize("kind", ["unreadable", "crashed", "no such kind"])
+def test_a_site_cannot_end_the_run_by_the_kind_of_its_failure(kind: str, tmp_path: Path) -> None:
+    """In one process a file that cannot be read ends the run."""
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    words = {FAILED: "a file is gone", FAILED_KIND: kind}
+    apart.grid.nodes[100 + SITE].mishap = in_round(
+        lambda m, answer: changed(answer(m), lambda letter: Payload({ASKED: letter.words[ASKED], **words}), m)
+    )
+    apart.go()
+    assert apart.reports[ROUND].failures[SITE].reason == "a file is gone"
+    assert len(apart.reports) == 3
 
 
 def test_a_site_that_says_it_has_all_rows_does_not_decide_alone(tmp_path: Path) -> None:
