@@ -95,13 +95,13 @@ CLAIMS: dict[str, FalseClaim] = {
         "an object with other parts in another place",
         "every honest answer that held the same object was refused",
         contradictory_tree,
-        r"ValueError: (object \w{8}).*( has other parts in another place)",
+        r"refused a message of node \d+: object .*",
     ),
     "round 5": FalseClaim(
         "a message that says it is from SuperLink",
         "it was stored and delivered, and gave leave to push more",
         as_superlink,
-        r"refused a message of node .*",
+        r"refused a message of node \d+: it says .*",
     ),
 }
 """By the exchange in which a site says it for the first time."""

@@ -172,12 +172,33 @@ def test_a_site_sends_no_message_as_the_run(to: int) -> None:
         fleet.push(SITE)
 
 
-def test_a_site_answers_for_itself_only() -> None:
-    fleet = Fleet()
+def asked_by(fleet: Fleet) -> Message:
+    """A message of the run that SuperLink has for the site."""
     adapter.identify(RUN, SUPERLINK)
     asked = Message(pack(Payload({"round": 1})), SITE, "train", ttl=1e6)
-    number = fleet.state.store_message_ins(adapter.message_from_proto(Parcel.of(asked).record))
-    adapter.numbered(asked, number)
+    return adapter.numbered(asked, fleet.state.store_message_ins(adapter.message_from_proto(Parcel.of(asked).record)))
+
+
+def test_an_answer_whose_objects_contradict_each_other_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have no objects, and the site could give no other answer."""
+    monkeypatch.setattr(parcels, "SMALL", 10)
+    fleet = Fleet()
+    asked = asked_by(fleet)
+    answer = said_by(SITE, SUPERLINK, asked)
+    record = next(part for part in adapter.iterate_object_tree(answer.tree) if len(part.children) == 1)
+    wrong = Parcel(answer.record, adapter.ObjectTree())
+    wrong.tree.CopyFrom(answer.tree)
+    wrong.tree.children.append(adapter.ObjectTree(object_id=record.object_id))
+    with pytest.raises(ValueError, match="has other parts in another place"):
+        fleet.push(SITE, wrong)
+    assert not fleet.state.message_res_store
+    fleet.push(SITE, answer)
+    assert len(fleet.state.message_res_store) == 1
+
+
+def test_a_site_answers_for_itself_only() -> None:
+    fleet = Fleet()
+    asked = asked_by(fleet)
     answer = said_by(SITE, SUPERLINK, asked)
     with pytest.raises(adapter.FlowerError, match="node 8: it says that it is from node 7"):
         fleet.push(OTHER, answer)

@@ -24,17 +24,17 @@ def guard_trees() -> None:
 
     def preregister(self: Any, run_id: int, tree: Any) -> list[str]:
         with self.lock_store:
-            check_tree(tree, {name: set(entry.child_object_ids) for name, entry in known(self, tree)})
+            check_tree(tree, parts_of(self, tree))
             missing: list[str] = usual(self, run_id, tree)
             return missing
 
     store.preregister = preregister
 
 
-def known(store: Any, tree: Any) -> list[tuple[str, Any]]:
-    """Return the objects of a tree that the store has already."""
+def parts_of(store: Any, tree: Any) -> dict[str, set[str]]:
+    """Return the parts of those objects of a tree that the store has already."""
     names = {part.object_id for part in adapter.iterate_object_tree(tree)}
-    return [(name, store.store[name]) for name in names & store.store.keys()]
+    return {name: set(store.store[name].child_object_ids) for name in names & store.store.keys()}
 
 
 def check_tree(tree: Any, parts: dict[str, set[str]]) -> None:
@@ -45,6 +45,16 @@ def check_tree(tree: Any, parts: dict[str, set[str]]) -> None:
             raise ValueError(f"a message of more than {MOST_OBJECTS} objects")
         if len(set(children)) < len(children) or parts.setdefault(one.object_id, set(children)) != set(children):
             raise ValueError(f"object {one.object_id} has other parts in another place")
+
+
+def refuse_contradiction(state: Any, message: Any, tree: Any) -> None:
+    """Refuse a message for its tree of objects before it is stored: without objects it could never be read."""
+    try:
+        with state.object_store.lock_store:
+            check_tree(tree, parts_of(state.object_store, tree))
+    except ValueError as error:
+        log.warning("refused a message of node %d: %s", message.metadata.src_node_id, error)
+        raise
 
 
 def take_whole_messages() -> None:
@@ -58,6 +68,7 @@ def take_whole_messages() -> None:
         if tree.object_id != number:
             raise ValueError("the objects are not those of the message")
         if not message.has_error() and not message.content:
+            refuse_contradiction(self, message, tree)
             kept: tuple[bool, list[str]] = with_objects(self, message, tree, session)
             return kept
         self._object_push_sessions.pop(session, None)  # nothing will be pushed
