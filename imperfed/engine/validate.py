@@ -76,7 +76,7 @@ def check_finite(*trees: Tree) -> NotFinite | None:
 def check_size(answer: Tree, largest: float = LARGEST_NUMBER) -> NotFinite | None:
     """Find a part with numbers so large that what is made of them would not be finite, whatever the others sent."""
     for name, t in answer.items():
-        if t.is_floating_point() and t.numel() and float(t.abs().max()) > largest:
+        if t.is_floating_point() and t.numel() and largest < float(t.abs().max()) < torch.inf:
             return NotFinite(f"{REFUSED}{name!r} holds numbers beyond {largest:g}")
     return None
 
