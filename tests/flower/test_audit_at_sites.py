@@ -25,8 +25,9 @@ from imperfed.core.labels import Exact
 from imperfed.data.files.declaration import read_declaration
 from imperfed.data.own_files import federate_ready
 from imperfed.flower.coordinator import serving
-from imperfed.flower.coordinator.audit_run import AuditRun, refuse_claims
+from imperfed.flower.coordinator.audit_run import AuditRun
 from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.flower.coordinator.remote_repair import refuse_claims
 from imperfed.flower.coordinator.serving import Service, begin, serve_audit
 from imperfed.flower.messages.local_grid import LocalGrid
 from imperfed.flower.messages.transport import Timeouts
