@@ -184,6 +184,34 @@ def test_what_is_missing_needs_a_gpu_only_until_it_is_there(toy: Path) -> None:
     assert (standing(study).about, standing(study).needs) == ((), "")
 
 
+@pytest.mark.parametrize(
+    ("small", "slow", "needs"),
+    [
+        ("", "hours", ""),  # the other column takes minutes
+        ("hours", "hours", "hours on a CPU"),
+        ("gpu", "hours", "hours on a CPU, and some a GPU"),
+        ("gpu", "gpu", "a GPU"),
+    ],
+)
+def test_hours_on_a_cpu_are_no_need_of_a_gpu(toy: Path, small: str, slow: str, needs: str) -> None:
+    path, text = toy / "toy/table-1.toml", FILE
+    for column, key in (("small", small), ("slow", slow)):
+        text = text.replace(f"[columns.{column}]", f'[columns.{column}]\n{key} = "LeNet-5"') if key else text
+    path.write_text(text)
+    studies.cache_clear()
+    found = standing(studies()["toy/table-1"])
+    assert found.needs == needs
+    assert ("slow: takes hours on a CPU, and was not run yet: LeNet-5" in found.about) == (slow == "hours" != small)
+    assert ("small, slow: takes hours on a CPU, and was not run yet: LeNet-5" in found.about) == (small == "hours")
+    filled(studies()["toy/table-1"], 3).write(results_file("toy/table-1"))
+    assert (standing(studies()["toy/table-1"]).about, standing(studies()["toy/table-1"]).needs) == ((), "")
+    path.write_text('hours = "all of it"\n' + FILE)
+    studies.cache_clear()
+    results_file("toy/table-1").unlink()
+    found = standing(studies()["toy/table-1"])
+    assert (found.needs, found.about) == ("hours on a CPU", ("takes hours on a CPU, and was not run yet: all of it",))
+
+
 def test_results_count_only_for_the_settings_that_the_study_has(toy: Path) -> None:
     study = studies()["toy/table-1"]
     filled(study, 3).write(results_file(study.name))
