@@ -2,8 +2,8 @@
 
 A part of a page between `<!-- study NAME -->` and `<!-- end -->` is the table of a study, from the results that come
 with imperfed; `<!-- standing PAPER -->` lists how far its tables and figures are; `<!-- benchmark KIND -->` has the
-tables of a benchmark. Text outside stays as it is written. With `--take runs`, the results of `imperfed reproduce` and
-`imperfed benchmark` in that folder are kept first.
+tables of a benchmark. Text outside stays as it is written. What a study draws lies in `docs/figures`. With `--take
+runs`, the results of `imperfed reproduce` and `imperfed benchmark` in that folder are kept first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from imperfed.experiments.reproduction.study_cells import StudyCells, digest, ev
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, studies
 from imperfed.experiments.tuning import Tuning
-from studies import fb_nll_accuracy
+from studies import drawings, fb_nll_accuracy
 from studies.imported import RESULTS as MEASURED
 from studies.imported import imported
 
@@ -46,7 +46,7 @@ def study_table(words: str) -> str:
     chosen = [study.column(column.strip()) for column in columns.split(";") if column.strip()]
     text = markdown(study, kept(study), chosen or study.runnable)
     differs = " ".join(study.differs.split())
-    return f"{text}\n\nHere: {differs}" if differs else text
+    return "\n\n".join(part for part in (drawings.on_a_page(study), text, differs and f"Here: {differs}") if part)
 
 
 def standing_table(paper: str) -> str:
@@ -125,12 +125,17 @@ def main(words: Sequence[str] | None = None) -> int:
             cells.write(results_file(cells.name))
         if options.take:
             take_benchmarks(options.take)
+    redrawn = list(drawings.stale())
+    for study in redrawn:
+        print(f"{drawings.file_of(study)} {'differs from' if options.check else 'is drawn from'} the result files")
+        if not options.check:
+            drawings.draw_again(study)
     differing = [path for path in PAGES if filled(path.read_text(encoding="utf-8")) != path.read_text(encoding="utf-8")]
     for path in differing:
         print(f"{path} {'differs from' if options.check else 'is written from'} the result files")
         if not options.check:
             path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return 1 if options.check and differing else 0
+    return 1 if options.check and (differing or redrawn) else 0
 
 
 if __name__ == "__main__":
