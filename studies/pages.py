@@ -32,7 +32,7 @@ from studies import drawings, fb_nll_accuracy
 from studies.imported import RESULTS as MEASURED
 from studies.imported import imported
 
-PAGES = sorted(Path("docs").glob("results*.md"))
+PAGES = [*sorted(Path("docs").glob("results*.md")), Path("docs/gpu.md")]
 BLOCK = re.compile(
     r"(<!-- (study|standing|table|sweep|accuracy|gpu|benchmark) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL
 )
@@ -45,7 +45,11 @@ def study_table(words: str) -> str:
     study = studies()[name]
     chosen = [study.column(column.strip()) for column in columns.split(";") if column.strip()]
     text = markdown(study, kept(study), chosen or study.runnable)
-    differs = " ".join(study.differs.split())
+    reasons: dict[str, list[str]] = {}
+    for column in chosen or study.runnable:
+        reasons.setdefault(column.substitute, []).append(column.name)
+    said = [f"{', '.join(names)}: {why}." for why, names in reasons.items() if why]
+    differs = " ".join([*study.differs.split(), *said])
     return "\n\n".join(part for part in (drawings.on_a_page(study), text, differs and f"Here: {differs}") if part)
 
 

@@ -117,7 +117,7 @@ PRINTED = {
     "fairness/table-5.2": (51, 321.922),
     "fedalc/table-3": (32, 11486.25),
     "fedalc/table-5": (36, 23566.45),
-    "fedalc/table-6": (12, 1237.46),
+    "fedalc/table-6": (15, 2317.61),
     "fedalc/table-6-lambda": (36, 21946.21),
     "fedalc/table-6-rivals": (15, 1611.28),
     "fedalc/table-7": (18, 5168.18),

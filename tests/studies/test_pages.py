@@ -28,6 +28,14 @@ def test_a_figure_that_is_changed_by_hand_is_found_and_put_back() -> None:
     assert pages.filled(page.replace("59.6 ± 1.8 | 36.3", "69.6 ± 1.8 | 36.3")) == page
 
 
+def test_a_table_says_what_its_columns_stand_for() -> None:
+    assert "mlp: a perceptron with one hidden layer of 128" in pages.study_table("fedpsl/table-2 mlp")
+    assert "a perceptron" not in pages.study_table("fedpsl/table-2 chestxray14")
+    assert "birdsong K = 20, birdsong K = 80: BirdSong" in pages.study_table(
+        "pfedpll/figure-4.5 birdsong K = 20; birdsong K = 80"
+    )
+
+
 def test_drawings_are_those_of_the_result_files_and_are_seen() -> None:
     assert [study.name for study in drawings.stale()] == [], "draw them again: python -m studies.pages"
     wanted = {drawings.file_of(study) for study in studies().values() if drawings.source_of(study)}
