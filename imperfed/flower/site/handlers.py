@@ -19,6 +19,7 @@ from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.mechanism import SumMechanism
 from imperfed.core.threads import one_thread
 from imperfed.data.bins import count_cells
+from imperfed.data.held_out import share_at_sites
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Declined
@@ -42,12 +43,15 @@ from imperfed.flower.messages.payload import (
     validity_words,
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
-from imperfed.flower.site.agreement import admit, digest, end, ended_with
+from imperfed.flower.site.admission import admit
+from imperfed.flower.site.agreement import digest, end, ended_with
+from imperfed.flower.site.asked_before import count_question
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.last_answer import answer_once
 from imperfed.flower.site.masked_shares import hold_back, unite
 from imperfed.flower.site.privacy_ledger import charge
+from imperfed.flower.site.reading_ledger import ReadingLedger
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
@@ -58,6 +62,8 @@ from imperfed.flower.site.runtime import (
     open_site,
     own_data,
     own_files,
+    reading_of,
+    refuse_few_between,
     rows_held_out,
 )
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
@@ -77,6 +83,7 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     run_info = RunInfo.of(payload)
     config = run_info.config()
     files = place.files(config, run_info.declaration)
+    refuse_few_between(place, run_info, config, files)
     held_out = rows_held_out(files, config)
     place.refuse_few_rows(config.local, len(files.x) - held_out)
     info = replace(files.info(config.split.standardise, held_out), digest=keyed(files.digest, place.secret))
@@ -95,8 +102,27 @@ def count(place: LocalSite, payload: Payload) -> Payload:
     """Return how many values of each column lie in each cell of a grid, from which the edges of bins are learned."""
     run_info = RunInfo.of(payload)
     config = run_info.config()
-    refuse_few(place.name, len(place.files(config, run_info.declaration).x))
+    files = place.files(config, run_info.declaration)
+    refuse_few(place.name, len(files.x))
+    pin_grid(place, run_info, files.digest)
     return Payload({}, {"counts": {"cells": count_cells(own_data(place, run_info, config).federation.x)}})
+
+
+def pin_grid(place: LocalSite, run_info: RunInfo, rows: str) -> None:
+    """Refuse to count on another grid than before: finer and finer ones would show the values themselves.
+
+    `rows`: a digest of the site's rows.
+    """
+    config, ledger = run_info.config(), ReadingLedger.read(place.state)
+    reading, scale = reading_of(place, run_info, config), digest(replace(run_info.scale, edges=torch.empty(0)).tree())
+    known, about = ledger.of(reading), f"{rows}/{share_at_sites(config.split):g}/"
+    before = [grid for grid in (known.grids if known else ()) if grid.startswith(about)]
+    if about + scale in before:
+        return
+    if len(before) >= place.policy.most_readings:
+        why = "counts on another grid: it has counted the values of these rows on one, and finer ones would show them"
+        raise WithheldError(Declined(f"{place.name} refuses {why} (most_readings = {place.policy.most_readings})"))
+    ledger.counted(reading, about + scale).write(place.state)
 
 
 def answer(place: LocalSite, payload: Payload) -> Payload:
@@ -285,10 +311,12 @@ def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
     try:
         with one_thread():
             payload = unpack(records)
-            admit(place, kind, payload)
-            if kind in ALWAYS_NEW:
-                return HANDLERS[kind](place, payload)
-            return answer_once(place, kind, payload, HANDLERS[kind])
+            reading = admit(place, kind, payload)
+            count_question(place, kind, payload)
+            new = kind in ALWAYS_NEW
+            answer = HANDLERS[kind](place, payload) if new else answer_once(place, kind, payload, HANDLERS[kind])
+            ReadingLedger.read(place.state).answered(reading).write(place.state)
+            return answer
     except WithheldError as error:
         return failure_payload(error.failure)
     except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import re
 import secrets
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import torch
 
 from imperfed.core.atomic import append_lines, write_durably
@@ -38,6 +38,8 @@ from imperfed.experiments.run_parts import choose_objective, make_evaluator, mak
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.policy import SitePolicy
+from imperfed.flower.site.reading_ledger import READINGS, ReadingLedger, RowReading
+from imperfed.flower.site.sealed_words import read_sealed, write_sealed
 from imperfed.flower.site.site_folder import ENDED, LOG, NODE_HOME, TROUBLE
 from imperfed.flower.site.store import Key, Store
 from imperfed.flower.site.withheld import WithheldError
@@ -48,7 +50,9 @@ ROWS = "rows.json"
 """The file in the folder of a run that says with which rows it began at this site."""
 LEDGER = "privacy.json"
 """The file in the state folder that says what the site's updates have cost of its privacy, in all runs."""
-BESIDE_RUNS = (NODE_HOME, "lock", LOG, LEDGER)
+REFUSALS = "refusals.json"
+"""The file in the state folder that says how often each refusal was given."""
+BESIDE_RUNS = (NODE_HOME, "lock", LOG, LEDGER, READINGS, REFUSALS)
 """What a site keeps in its state folder beside the folders of runs, and its own `.safetensors` files."""
 LONGEST = 10_000
 """The most characters of a line of the log."""
@@ -71,6 +75,10 @@ class LocalSite:
     """What the site lets a coordinator ask for."""
     accepts: bool = True
     """Whether runs within the policy are joined without a question."""
+    source: str = ""
+    """The path of the site's file."""
+    own_test: bool = False
+    """Whether it has a test file of its own."""
 
     def store(self, run: str) -> Store:
         """Return the store of one run's states."""
@@ -115,6 +123,13 @@ class LocalSite:
 def trial_folder(run: Path, trial: int) -> Path:
     """Return the folder of one trial's states."""
     return run / TRIALS / f"{trial:04}"
+
+
+class RowsAtFirst(msgspec.Struct, frozen=True):
+    """The rows with which a site began a run."""
+
+    rows: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -175,14 +190,35 @@ def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:
     if not files.digest:
         return files
     path, rows = place.store(run_info.run).path / ROWS, len(files.x)
-    if not path.exists():
-        words = json.dumps({"rows": rows, "digest": files.digest})
-        write_durably(path, lambda partly: partly.write_text(words, encoding="utf-8"))
+    kept = read_sealed(path, RowsAtFirst)
+    if kept is None:
+        write_sealed(path, RowsAtFirst(rows, files.digest))
         return files
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if (kept["rows"], kept["digest"]) != (rows, files.digest):
-        raise RefusedError(other_rows(place.name, kept["rows"], rows))
+    if (kept.rows, kept.digest) != (rows, files.digest):
+        raise RefusedError(other_rows(place.name, kept.rows, rows))
     return files
+
+
+def reading_of(place: LocalSite, run_info: RunInfo, config: Config) -> RowReading:
+    """Return how a run reads and splits the rows of a site."""
+    return RowReading.of(place.source, place.own_test, run_info.declaration, config)
+
+
+def refuse_few_between(place: LocalSite, run_info: RunInfo, config: Config, files: SiteFiles) -> None:
+    """Refuse to answer with and without few rows: the difference of the two answers would rest on them alone."""
+    known = ReadingLedger.read(place.state).of(reading_of(place, run_info, config))
+    shares = {*(known.held_out if known else ()), share_at_sites(config.split)} | ({0.0} if run_info.search else set())
+    if len(shares) < 2:
+        return
+    fewest = place.policy.rows_per_step
+    for share in shares - {0.0}:
+        held = int(draw(files.name, len(files.x), files.together, share, config.run.data_seed).sum())
+        if 0 < held < fewest:
+            why = (
+                f"split.validation = {share:g}: it would answer about its {len(files.x)} rows and about all but {held} "
+                f"of them, and the difference would rest on these; this site asks for {fewest} or more (rows_per_step)"
+            )
+            raise WithheldError(Declined(f"{place.name} refuses {why}"))
 
 
 def keyed(digest: str, secret: bytes) -> str:
@@ -192,7 +228,9 @@ def keyed(digest: str, secret: bytes) -> str:
 
 def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedData:
     """Return the site's own data, with its labels as repaired where there was a repair, and with rows held out."""
-    data = own_files(place, run_info, config).data(run_info.scale, run_info.annotated)
+    files = own_files(place, run_info, config)
+    refuse_few_between(place, run_info, config, files)
+    data = files.data(run_info.scale, run_info.annotated)
     if (kept := place.store(run_info.run).kept(REPAIRED)) is not None:
         assert config.repair is not None
         kind = config.repair.gives(wanted_labels(config))
