@@ -6,12 +6,14 @@ import hmac
 import re
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import torch
+from torch import Tensor
 
 from imperfed.core.atomic import append_lines, write_durably
 from imperfed.core.batch import Tree
@@ -247,6 +249,21 @@ def rows_held_out(files: SiteFiles, config: Config) -> int:
     return int(draw(files.name, len(files.x), files.together, share, config.run.data_seed).sum())
 
 
+def refuse_heavy(place: LocalSite, config: Config, shape: tuple[int, ...], classes: int, edges: Tensor) -> None:
+    """Refuse a model with more parameters than the policy allows, before there is any memory for them.
+
+    One that is imported is named in the policy, and is not tried out.
+    """
+    if ":" in config.model.name:
+        return
+    with torch.device("meta"), warnings.catch_warnings(action="ignore"):
+        network = make_network(config, shape, classes, config.model.features, edges)
+    weights, most = sum(p.numel() for p in network.parameters()), place.policy.most_weights
+    if weights > most:
+        why = f"model.name = {config.model.name}: with these settings it has {weights} parameters"
+        raise WithheldError(Declined(f"{place.name} refuses {why}, and this site allows {most} (most_weights)"))
+
+
 def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     """Return the site with its rows and the state it starts from."""
     config = run_info.config()
@@ -257,8 +274,9 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     data = own_data(place, run_info, config)
     place.refuse_few_rows(config.local, len(data.federation.x))
     federation, objective = data.federation, choose_objective(config, data)
+    shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
+    refuse_heavy(place, config, shape, classes, run_info.scale.edges)
     with seeded(config.run.seed, 0, SERVER, "build"):
-        shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
         network = config.method.build(make_network(config, shape, classes, config.model.features, run_info.scale.edges))
         layout = Layout.of(network, config.method.is_personal)
         personal = layout.personal(layout.row(network))
