@@ -232,6 +232,17 @@ def test_there_is_an_end_to_runs(tmp_path: Path) -> None:
     assert isinstance(asked(place, "query.hello", greeting("run1")), Payload)
 
 
+def test_a_method_that_leaves_rows_out_of_a_batch_still_rests_on_enough(tmp_path: Path) -> None:
+    """With `forget_rate = 0.99` every step was one row of the batch: that of smallest loss, which weights choose."""
+    place = site_of(tmp_path)
+    assert isinstance(asked(place, "query.hello", greeting("published", method="rofl")), Payload)
+    for run, words in (("one", {"batch": 32}), ("all", {"batch": 1000})):
+        rofl = greeting(run, method="rofl", **{"method.forget_rate": 0.99} | words)
+        assert "of which rofl leaves out up to 99%, and this site asks for 4 or more (rows_per_step)" in reason(
+            asked(place, "query.hello", rofl)
+        )
+
+
 # -- kinds of messages -------------------------------------------------------------------------------------------------
 
 RUNS: dict[str, tuple[dict[str, Any], bool]] = {

@@ -85,7 +85,7 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     files = place.files(config, run_info.declaration)
     refuse_few_between(place, run_info, config, files)
     held_out = rows_held_out(files, config)
-    place.refuse_few_rows(config.local, len(files.x) - held_out)
+    place.refuse_few_rows(config, len(files.x) - held_out)
     info = replace(files.info(config.split.standardise, held_out), digest=keyed(files.digest, place.secret))
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))

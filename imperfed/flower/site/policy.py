@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,6 @@ from imperfed.data.files.blanks import matches
 from imperfed.data.files.declaration import parse
 from imperfed.data.files.problems import listed, shown
 from imperfed.data.files.wildcards import declared_columns, refuse_patterns
-from imperfed.engine.local_training import Local
 from imperfed.experiments.config import Config
 from imperfed.experiments.resolving import resolve
 from imperfed.experiments.values import typed
@@ -193,13 +193,15 @@ class SitePolicy:
             what = f"column{'s' if len(refused) > 1 else ''} {', '.join(map(shown, refused))}"
             yield f"{what}: this site allows {listed(self.columns) or 'none'} (columns)"
 
-    def few_rows(self, local: Local, rows: int) -> str:
+    def few_rows(self, config: Config, rows: int) -> str:
         """Return why a site with so few rows refuses to train; empty if it does not."""
-        fewest = rows // -(-rows // local.batch) if rows else 0
-        if fewest >= self.rows_per_step:
+        batch, left_out = config.local.batch, config.method.leaves_out
+        fewest = rows // -(-rows // batch) if rows else 0
+        if math.floor((1 - left_out) * fewest + 1e-4) >= self.rows_per_step:
             return ""
+        without = f", of which {config.run.method} leaves out up to {left_out:.0%}" if left_out else ""
         return (
-            f"local.batch = {local.batch}: with {rows} rows a step would rest on {fewest}, and this site asks for "
+            f"local.batch = {batch}: with {rows} rows a step would rest on {fewest}{without}, and this site asks for "
             f"{self.rows_per_step} or more (rows_per_step)"
         )
 

@@ -27,7 +27,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.failures import Declined
-from imperfed.engine.local_training import Local, SiteData
+from imperfed.engine.local_training import SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.server import questions
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
@@ -102,9 +102,9 @@ class LocalSite:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def refuse_few_rows(self, local: Local, rows: int) -> None:
+    def refuse_few_rows(self, config: Config, rows: int) -> None:
         """Refuse steps that rest on too few rows."""
-        if why := self.policy.few_rows(local, rows):
+        if why := self.policy.few_rows(config, rows):
             raise WithheldError(Declined(f"{self.name} refuses {why}"))
 
     def log(self, line: str) -> None:
@@ -272,7 +272,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     if config.privacy is not None:
         config.privacy.check(config.method, config.rounds.rounds)
     data = own_data(place, run_info, config)
-    place.refuse_few_rows(config.local, len(data.federation.x))
+    place.refuse_few_rows(config, len(data.federation.x))
     federation, objective = data.federation, choose_objective(config, data)
     shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
     refuse_heavy(place, config, shape, classes, run_info.scale.edges)
