@@ -1,6 +1,6 @@
 """Whether a site may answer a message: what its policy, the agreement about the run and all earlier runs allow.
 
-Everything here is decided before anything is imported, read or computed, and whatever is refused is logged.
+Everything here is decided before anything is imported, read or computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from imperfed.flower.site.agreement import AFTER_THE_END, Agreement
 from imperfed.flower.site.allowed_kinds import why_not
 from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.reading_ledger import ReadingLedger, RowReading
-from imperfed.flower.site.refusals import log_refusal
 from imperfed.flower.site.runtime import LocalSite, reading_of
 from imperfed.flower.site.site_folder import AGREEMENT
 from imperfed.flower.site.withheld import WithheldError
@@ -31,29 +30,29 @@ def admit(place: LocalSite, kind: str, payload: Payload) -> RowReading:
     folder = place.store(run_info.run).path
     agreement = Agreement.read(folder)
     if agreement is None:
-        _refuse_if_any(place, run_info, list(_no_room(place, run_info.run, folder)))
+        _refuse_if_any(place, list(_no_room(place, run_info.run, folder)))
     objections = place.policy.objections(run_info.settings, run_info.declaration, run_info.search)
     if agreement is not None:
         objections += agreement.changes(run_info)
         if agreement.ended and kind not in AFTER_THE_END:
             objections.append(f"{kind} in {run_info.run}: this run has ended here, and its results stay as they are")
-    _refuse_if_any(place, run_info, objections)
+    _refuse_if_any(place, objections)
     config = run_info.config()
     reading, share = reading_of(place, run_info, config), share_at_sites(config.split)
     if agreement is not None:
-        _refuse_if_any(place, run_info, list(_read_anew(agreement, run_info, reading, share)))
+        _refuse_if_any(place, list(_read_anew(agreement, run_info, reading, share)))
     otherwise = ""
     if agreement is None or agreement.decision != "accepted":
         otherwise = ReadingLedger.read(place.state).objection(reading, share, place.policy.most_readings)
     if otherwise and place.accepts:
-        _refuse_if_any(place, run_info, [otherwise])
+        _refuse_if_any(place, [otherwise])
     if agreement is None:
         place.log("\n".join([described(place, run_info), *([f"  {UNLIKE_BEFORE}: {otherwise}"] if otherwise else [])]))
         asked = Agreement(run_info.settings, run_info.declaration, run_info.search, "asked", "", reading, share)
         agreement = asked.write(folder)
-    _wait_for_consent(place, run_info, folder, agreement)
+    _wait_for_consent(place, folder, agreement)
     if why := why_not(kind, payload, agreement.settings, agreement.search):
-        _refuse_if_any(place, run_info, [why])
+        _refuse_if_any(place, [why])
     ReadingLedger.read(place.state).noted(reading, run_info.run, share).write(place.state)
     return reading
 
@@ -77,7 +76,7 @@ def _read_anew(agreement: Agreement, run_info: RunInfo, reading: RowReading, sha
         yield f"split.validation = {share:g}: this site agreed to {agreement.held_out:g} in {run_info.run}"
 
 
-def _wait_for_consent(place: LocalSite, run_info: RunInfo, folder: Path, agreement: Agreement) -> None:
+def _wait_for_consent(place: LocalSite, folder: Path, agreement: Agreement) -> None:
     if agreement.decision == "accepted":
         return
     if place.accepts:
@@ -86,13 +85,11 @@ def _wait_for_consent(place: LocalSite, run_info: RunInfo, folder: Path, agreeme
     if agreement.decision == "asked":
         raise WithheldError(Undecided(f"{place.name} was shown this run and has not accepted it yet"))
     agreement.decided("told").write(folder)
-    _refuse_if_any(place, run_info, ["this run: it was declined by hand"])
+    _refuse_if_any(place, ["this run: it was declined by hand"])
 
 
-def _refuse_if_any(place: LocalSite, run_info: RunInfo, objections: list[str]) -> None:
-    """Log what is refused, with the settings, and refuse it; return if there is nothing to refuse."""
+def _refuse_if_any(place: LocalSite, objections: list[str]) -> None:
     if objections:
-        log_refusal(place, objections, described(place, run_info))
         raise WithheldError(Declined(f"{place.name} refuses {'; '.join(objections)}"))
 
 

@@ -18,9 +18,6 @@ from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.mechanism import SumMechanism
 from imperfed.core.threads import one_thread
-from imperfed.data.bins import count_cells
-from imperfed.data.held_out import share_at_sites
-from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
@@ -43,15 +40,17 @@ from imperfed.flower.messages.payload import (
     validity_words,
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
-from imperfed.flower.site.admission import admit
+from imperfed.flower.site.admission import admit, described
 from imperfed.flower.site.agreement import digest, end, ended_with
 from imperfed.flower.site.asked_before import count_question
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
+from imperfed.flower.site.grid_counts import count, refuse_few
 from imperfed.flower.site.last_answer import answer_once
 from imperfed.flower.site.masked_shares import hold_back, unite
 from imperfed.flower.site.privacy_ledger import charge
 from imperfed.flower.site.reading_ledger import ReadingLedger
+from imperfed.flower.site.refusals import log_refusal
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
@@ -60,9 +59,7 @@ from imperfed.flower.site.runtime import (
     keyed,
     on_device,
     open_site,
-    own_data,
     own_files,
-    reading_of,
     refuse_few_between,
     rows_held_out,
 )
@@ -90,39 +87,6 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))
     return info_payload(info)
-
-
-def refuse_few(name: str, rows: int) -> None:
-    """Refuse to send sums or counts of few rows."""
-    if rows < FEWEST:
-        raise RefusedError(f"{name} has {rows} rows; sums of fewer than {FEWEST} say too much about each of them")
-
-
-def count(place: LocalSite, payload: Payload) -> Payload:
-    """Return how many values of each column lie in each cell of a grid, from which the edges of bins are learned."""
-    run_info = RunInfo.of(payload)
-    config = run_info.config()
-    files = place.files(config, run_info.declaration)
-    refuse_few(place.name, len(files.x))
-    pin_grid(place, run_info, files.digest)
-    return Payload({}, {"counts": {"cells": count_cells(own_data(place, run_info, config).federation.x)}})
-
-
-def pin_grid(place: LocalSite, run_info: RunInfo, rows: str) -> None:
-    """Refuse to count on another grid than before: finer and finer ones would show the values themselves.
-
-    `rows`: a digest of the site's rows.
-    """
-    config, ledger = run_info.config(), ReadingLedger.read(place.state)
-    reading, scale = reading_of(place, run_info, config), digest(replace(run_info.scale, edges=torch.empty(0)).tree())
-    known, about = ledger.of(reading), f"{rows}/{share_at_sites(config.split):g}/"
-    before = [grid for grid in (known.grids if known else ()) if grid.startswith(about)]
-    if about + scale in before:
-        return
-    if len(before) >= place.policy.most_readings:
-        why = "counts on another grid: it has counted the values of these rows on one, and finer ones would show them"
-        raise WithheldError(Declined(f"{place.name} refuses {why} (most_readings = {place.policy.most_readings})"))
-    ledger.counted(reading, about + scale).write(place.state)
 
 
 def answer(place: LocalSite, payload: Payload) -> Payload:
@@ -313,11 +277,13 @@ def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
             payload = unpack(records)
             reading = admit(place, kind, payload)
             count_question(place, kind, payload)
-            new = kind in ALWAYS_NEW
-            answer = HANDLERS[kind](place, payload) if new else answer_once(place, kind, payload, HANDLERS[kind])
+            handler = HANDLERS[kind]
+            answer = handler(place, payload) if kind in ALWAYS_NEW else answer_once(place, kind, payload, handler)
             ReadingLedger.read(place.state).answered(reading).write(place.state)
             return answer
     except WithheldError as error:
+        if isinstance(error.failure, Declined):
+            log_refusal(place, error.failure.reason, described(place, RunInfo.of(payload)))
         return failure_payload(error.failure)
     except Exception as error:
         place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from imperfed.core.foreign_text import printable
-from imperfed.flower.site.runtime import LONGEST, REFUSALS, LocalSite
+from imperfed.core.errors import DataError
+from imperfed.flower.site.runtime import REFUSALS, LocalSite
 from imperfed.flower.site.sealed_words import read_sealed, write_sealed
 
 MOST = 100
@@ -24,22 +25,24 @@ class Refusals(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, path: Path) -> Refusals:
-        """Return what was refused so far."""
-        return read_sealed(path, cls) or cls({})
+        """Return what was refused so far; nothing but the log rests on it."""
+        with suppress(DataError):
+            return read_sealed(path, cls) or cls({})
+        return cls({})
 
 
-def log_refusal(place: LocalSite, objections: list[str], asked: str) -> None:
+def log_refusal(place: LocalSite, reason: str, asked: str) -> None:
     """Log a refusal: what is refused, and what was asked; one that is repeated at the 2nd, 4th, 8th ... time only."""
     path = place.state / REFUSALS
     times = Refusals.read(path).times
-    digest = hashlib.sha256("\n".join([*objections, asked]).encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{reason}\n{asked}".encode()).hexdigest()[:32]
     count = times.get(digest, 0) + 1
     if digest in times or len(times) < MOST:
         write_sealed(path, Refusals(times | {digest: count}))
-    reasons = [f"refused: {one}" for one in objections]
+    refused = reason.removeprefix(f"{place.name} refuses ")
     if count == 1:
-        lines = [*reasons, *(asked.splitlines() if len(times) < MOST else ())]
+        lines = [f"refused: {refused}", *(asked.splitlines() if len(times) < MOST else ())]
         more = [f"... and {len(lines) - LINES} more lines"] if len(lines) > LINES else []
         place.log("\n".join([*lines[:LINES], *more]))
     elif count & (count - 1) == 0:
-        place.log(f"refused {count} times by now: {printable('; '.join(objections), LONGEST)}")
+        place.log(f"refused {count} times by now: {refused}")
