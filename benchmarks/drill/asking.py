@@ -15,10 +15,10 @@ from imperfed.flower.processes.child import free_port
 
 ATTACKS = {
     "splits": ("`hello` under 60 names with other data seeds", "60 answers, from which 40 of 40 rows followed exactly"),
-    "missing": ("`hello` with other values declared missing", "each answer told whether the site has the value"),
+    "missing": ("`hello` with other values declared missing", "told which values the site has: 40 of 40 were found"),
     "zoom": ("counts for bins on ever finer grids", "a value was known to eleven digits after eight counts"),
-    "rounds": ("20 models in the one round of a run", "answered, each (5 of 5)"),
-    "figures": ("20 models to be measured in a run of one round", "not bounded"),
+    "rounds": ("20 models in the one round of a run", "20 updates"),
+    "figures": ("20 models to be measured in a run of one round", "20 figures"),
     "another kind": ("a message of a search, and counts, in a run that is neither", "both were answered"),
     "modules": ("code as `run.method`, 20 times", "refused as well, with all settings in the log each time"),
     "another run": ("the name of a folder that is there already", "its report was overwritten, its states deleted"),
