@@ -222,6 +222,26 @@ def test_few_rows_are_not_the_difference_of_two_answers(tmp_path: Path) -> None:
     assert "all but 2 of them" in reason(asked(place, "query.hello", greeting("b")))
 
 
+def test_an_audit_of_all_rows_and_a_run_with_test_rows_go_together(tmp_path: Path) -> None:
+    """In either order, once; their difference is the test rows, which must be enough for a sum."""
+    audit, run = {"repair": "posterior", "split.test": 0}, {"split.test": 0.2}
+    for name, order in (("a", (audit, run, audit)), ("b", (run, audit, run))):
+        place = site_of(tmp_path / name, np.r_[TRUE, TRUE + 500])
+        for n, settings in enumerate(order):
+            assert isinstance(asked(place, "query.hello", greeting(f"run{n}", **settings)), Payload), (name, n)
+        for kind in ("query.hello", "train"):
+            assert "split.test = 0.3 instead of" in reason(asked(place, kind, greeting("more", **{"split.test": 0.3})))
+    for n, order in enumerate(((audit, run), (run, audit))):
+        place = site_of(tmp_path / f"few{n}")
+        assert isinstance(asked(place, "query.hello", greeting("first", **order[0])), Payload)
+        assert "the difference would rest on 8 rows" in reason(
+            asked(place, "query.hello", greeting("next", **order[1]))
+        )
+    words = {"round": REPAIR, "exchange": 0, "trusted": 0}
+    later = asked(place, "query.answer", greeting("later", **audit), words, down={})  # without a hello
+    assert "the difference would rest on 8 rows" in reason(later)
+
+
 def test_there_is_an_end_to_runs(tmp_path: Path) -> None:
     place = site_of(tmp_path, most_runs=3)
     for n in range(3):

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from imperfed.data.files.declaration import parse
+from imperfed.data.moments import FEWEST
 from imperfed.experiments.config import Config
 from imperfed.flower.site.sealed_words import read_sealed, write_sealed
 
@@ -60,6 +61,11 @@ class RowReading(msgspec.Struct, frozen=True):
             if now != then:
                 yield f"{name} = {now:g} instead of {then:g}"
 
+    def is_kin_of(self, other: RowReading) -> bool:
+        """Return whether they differ at most in that one keeps no row for tests, as an audit does."""
+        alike = msgspec.structs.replace(self, test=other.test) == other
+        return alike and (self.test == other.test or 0 in (self.test, other.test))
+
 
 class ReadingKept(msgspec.Struct, frozen=True):
     """A reading that was asked for, and what was given of it."""
@@ -73,6 +79,8 @@ class ReadingKept(msgspec.Struct, frozen=True):
     """The shares of rows that were held out for validation; 0: none."""
     grids: tuple[str, ...] = ()
     """The grids on which values were counted."""
+    rows: int = 0
+    """How many rows were left when those for tests were taken; 0: not known."""
 
 
 class ReadingLedger(msgspec.Struct, frozen=True):
@@ -91,7 +99,8 @@ class ReadingLedger(msgspec.Struct, frozen=True):
 
     def objection(self, reading: RowReading, share: float, most: int) -> str:
         """Return why a reading is refused where so many are allowed; `share`: of rows held out for validation."""
-        others = [one for one in self.kept if one.reading != reading and one.reading.source == reading.source]
+        others = [one for one in self.kept if not one.reading.is_kin_of(reading)]
+        others = [one for one in others if one.reading.source == reading.source]
         given, known = [one for one in others if one.given], self.of(reading)
         if (known is None or not known.given) and len(given) >= most:
             changed, run = "; ".join(reading.differences(given[-1].reading)), given[-1].run
@@ -116,6 +125,17 @@ class ReadingLedger(msgspec.Struct, frozen=True):
         """Return the ledger with a reading that is about to be answered."""
         known = self.of(reading) or ReadingKept(reading, run)
         return self._with(msgspec.structs.replace(known, held_out=tuple(sorted({*known.held_out, share}))))
+
+    def few_between(self, reading: RowReading, rows: int) -> int:
+        """Return how many rows of difference to another reading are too few for a sum; 0 if none are."""
+        others = (one.rows for one in self.kept if one.reading.is_kin_of(reading) and one.reading.test != reading.test)
+        between = (abs(other - rows) for other in others if other)
+        return next((few for few in between if 0 < few < FEWEST), 0)
+
+    def with_rows(self, reading: RowReading, rows: int) -> ReadingLedger:
+        """Return the ledger with the number of rows of a reading."""
+        known = self.of(reading)
+        return self if known is None else self._with(msgspec.structs.replace(known, rows=rows))
 
     def answered(self, reading: RowReading) -> ReadingLedger:
         """Return the ledger after an answer about a reading."""

@@ -25,6 +25,7 @@ from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
+from imperfed.data.moments import FEWEST
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.failures import Declined
 from imperfed.engine.local_training import SiteData
@@ -189,6 +190,7 @@ def hardware_of(place: LocalSite) -> Hardware:
 def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:
     """Return what the site's files hold, if that is what they held when the run began here; else refuse it."""
     files = place.files(config, run_info.declaration)
+    refuse_few_between(place, run_info, config, files)
     if not files.digest:
         return files
     path, rows = place.store(run_info.run).path / ROWS, len(files.x)
@@ -208,16 +210,24 @@ def reading_of(place: LocalSite, run_info: RunInfo, config: Config) -> RowReadin
 
 def refuse_few_between(place: LocalSite, run_info: RunInfo, config: Config, files: SiteFiles) -> None:
     """Refuse to answer with and without few rows: the difference of the two answers would rest on them alone."""
-    known = ReadingLedger.read(place.state).of(reading_of(place, run_info, config))
+    reading, ledger, rows = reading_of(place, run_info, config), ReadingLedger.read(place.state), len(files.x)
+    known = ledger.of(reading)
+    if few := ledger.few_between(reading, rows):
+        why = (
+            f"split.test = {reading.test:g}: it has answered about its rows with another share of test rows, and the "
+            f"difference would rest on {few} rows; sums of fewer than {FEWEST} say too much about each of them"
+        )
+        raise WithheldError(Declined(f"{place.name} refuses {why}"))
+    ledger.with_rows(reading, rows).write(place.state)
     shares = {*(known.held_out if known else ()), share_at_sites(config.split)} | ({0.0} if run_info.search else set())
     if len(shares) < 2:
         return
     fewest = place.policy.rows_per_step
     for share in shares - {0.0}:
-        held = int(draw(files.name, len(files.x), files.together, share, config.run.data_seed).sum())
+        held = int(draw(files.name, rows, files.together, share, config.run.data_seed).sum())
         if 0 < held < fewest:
             why = (
-                f"split.validation = {share:g}: it would answer about its {len(files.x)} rows and about all but {held} "
+                f"split.validation = {share:g}: it would answer about its {rows} rows and about all but {held} "
                 f"of them, and the difference would rest on these; this site asks for {fewest} or more (rows_per_step)"
             )
             raise WithheldError(Declined(f"{place.name} refuses {why}"))
@@ -230,9 +240,7 @@ def keyed(digest: str, secret: bytes) -> str:
 
 def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedData:
     """Return the site's own data, with its labels as repaired where there was a repair, and with rows held out."""
-    files = own_files(place, run_info, config)
-    refuse_few_between(place, run_info, config, files)
-    data = files.data(run_info.scale, run_info.annotated)
+    data = own_files(place, run_info, config).data(run_info.scale, run_info.annotated)
     if (kept := place.store(run_info.run).kept(REPAIRED)) is not None:
         assert config.repair is not None
         kind = config.repair.gives(wanted_labels(config))
