@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.drill.actors import Actor, read
+from benchmarks.drill.asking import rows_change_on_disk, too_much_is_asked
 from benchmarks.drill.consortium import Consortium
 from benchmarks.drill.coordinators import coordinator_fails, curious_coordinator, what_cannot_be
 from benchmarks.drill.disks import disks_fail
@@ -30,6 +31,7 @@ SCENES: dict[str, Callable[[Consortium], None]] = {
     "strangers": strangers_fail,
     "curious": curious_coordinator,
     "hidden": updates_are_hidden,
+    "asking": too_much_is_asked,
     "coordinator": coordinator_fails,
     "cannot": what_cannot_be,
     "claims": claims_are_false,
@@ -37,6 +39,7 @@ SCENES: dict[str, Callable[[Consortium], None]] = {
     "stalled": connections_stall,
     "slow": lines_are_slow,
     "disks": disks_fail,
+    "copies": rows_change_on_disk,
     "endings": endings_fail,
 }
 INSIDE = "--inside"

@@ -67,8 +67,8 @@ def first(lines: list[str]) -> str:
     return shortened(lines[0]) if lines else "NOTHING"
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, at: int = -9) -> None:
     """Flip one bit of a file."""
     content = bytearray(path.read_bytes())
-    content[-9] ^= 16
+    content[at] ^= 16
     path.write_bytes(content)
