@@ -25,7 +25,7 @@ WORDS: dict[str, Any] = {
     "zero": 0, "minus one": -1, "large": 2**62, "very negative": -(2**63), "half": 0.5, "NaN": math.nan,
     "infinite": math.inf, "minus infinity": -math.inf, "huge": 1e308, "empty text": "", "text": "x" * 5000,
     "escapes": "\x1b[2J\x07\u202e", "yes": True, "bytes": b"\xff", "nothing": [], "one number": [1],
-    "texts": ["a", "a"], "giant": [1, 2**62, 2**62], "real": [0.5], "a NaN": [math.nan],
+    "texts": ["a", "a"], "a text in a list": ["zzz"], "giant": [1, 2**62, 2**62], "real": [0.5], "a NaN": [math.nan],
     "many": [7] * 50_000,
 }  # fmt: skip
 """What takes the place of a word."""
