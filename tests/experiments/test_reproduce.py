@@ -260,9 +260,9 @@ def test_curves_are_means_where_all_seeds_have_a_point() -> None:
 def test_a_drawing_fills_a_page_and_its_legend_hides_nothing(tmp_path: Path) -> None:
     columns = tuple(StudyColumn(f"tau {number}") for number in range(4))
 
-    def size(names: Sequence[str], over: int) -> tuple[float, float, str]:
+    def size(names: Sequence[str], over: int, axis: str = "tau") -> tuple[float, float, str]:
         rows = tuple(StudyRow(name, "cc") for name in names)
-        study = Study("toy", {}, rows, columns[:over], draw="curves", axis="tau")
+        study = Study("toy", {}, rows, columns[:over], draw="curves", axis=axis)
         cells = [
             StudyCell(r.name, c.name, 0, digest(study, r, c), {"mean": 0.5}, [[1, 0.2], [2, 0.5]])
             for r, c in every(study, study.columns)
@@ -279,6 +279,8 @@ def test_a_drawing_fills_a_page_and_its_legend_hides_nothing(tmp_path: Path) -> 
     assert ">other<" in three[2]
     assert ">one<" not in alone[2]
     assert "fill: #ffffff" in alone[2]  # also on a dark page
+    apart = size(["one", "other"], 3, axis="")  # such as two datasets, each with figures along its own axis
+    assert apart[2].count("<text") > three[2].count("<text")
 
 
 def test_the_studies_that_come_along_hold_only_results_that_they_ask_for() -> None:
