@@ -16,6 +16,7 @@ from imperfed.benchmark.members import members
 from imperfed.benchmark.records import RUN, BenchmarkRecord, BenchmarkRecords, digest, source_of
 from imperfed.benchmark.training import Training, aside, carried_out
 from imperfed.core.errors import UsageError
+from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
@@ -136,8 +137,9 @@ class Benchmark:
                     own = [one for one in self.contenders if one.dataset == dataset]
                     self._wave([training for one in own for training in one.trials(self.records)], processes, watch)
                     self._wave([one for c in own for one in c.runs(self.seeds, self.records)], processes, watch)
-        except Interrupted as error:
-            raise Interrupted(f"interrupted; the same command goes on where it was, in {self.folder}") from error
+        except (Interrupted, RankLostError) as error:
+            first, _, _ = str(error).partition("; ")
+            raise type(error)(f"{first}; the same command goes on where it was, in {self.folder}") from error
 
     def _wave(self, todo: Sequence[Training], processes: ParallelRuns, watch: Callable[[], Watch]) -> None:
         """Make trainings none of which waits for another."""
@@ -201,6 +203,6 @@ def in_processes(
     todo: Sequence[Training], processes: ParallelRuns, jobs: int, watch: Callable[[], Watch]
 ) -> Iterator[BenchmarkRecord]:
     """Yield what came of these trainings, as they end in several processes."""
-    calls = [(training,) for training in todo]
-    for _, record in processes.as_they_end(jobs, aside, calls, todo[0].config, watch().stop):
+    calls, first = [(training,) for training in todo], todo[0]
+    for _, record in processes.as_they_end(jobs, aside, calls, first.config, first.folder, watch().stop):
         yield record

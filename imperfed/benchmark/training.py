@@ -14,10 +14,11 @@ from imperfed.benchmark.records import RUN, BenchmarkRecord
 from imperfed.core.errors import DataError, DivergedError, UsageError
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.parallel import DataCache, finished, run_of, stop_is_wanted
+from imperfed.experiments.parallel import DataCache, finished, run_of
 from imperfed.experiments.plugins import plugins_in
 from imperfed.experiments.reproduction.measures import measure
 from imperfed.experiments.run_data import load_data
+from imperfed.experiments.stopping import stop_is_wanted
 from imperfed.experiments.tuning import Tuning, judged
 from imperfed.experiments.watch import Watch
 

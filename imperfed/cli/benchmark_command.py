@@ -43,7 +43,7 @@ Methods = Annotated[
     ),
 ]
 Budget = Annotated[int, typer.Option("--budget", min=1, help="Trials of every method before its runs.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Trainings side by side; 0: one per core, 3 on a large GPU.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Trainings side by side; 0: one per core or rank, 3 on a large GPU.")]
 
 
 def benchmark(

@@ -246,6 +246,7 @@ class Federation:
 
 def cut(starts: Sequence[int], sites: Collection[int]) -> tuple[Tensor, tuple[int, ...]]:
     """Return which rows some sites hold, and where each site's begin among these alone; the other sites have none."""
-    ranges = [(a, b) if k in sites else (a, a) for k, (a, b) in enumerate(pairwise(starts))]
+    held = frozenset(sites)
+    ranges = [(a, b) if k in held else (a, a) for k, (a, b) in enumerate(pairwise(starts))]
     rows = torch.cat([torch.arange(a, b) for a, b in ranges])
     return rows, tuple(accumulate((b - a for a, b in ranges), initial=0))

@@ -8,13 +8,14 @@ lazy. What would need too many rows at once is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 
 aten = torch.ops.aten
 MOST = 1 << 30
@@ -42,6 +43,26 @@ class RowSource(Protocol):
         """Return these rows as float32; a `DataError` names the file of one that cannot be read."""
 
 
+@dataclass(frozen=True)
+class NamedSource:
+    """A source that another process has opened; this one opens it by itself, and reads its own files."""
+
+    name: str
+    identity: str
+    shape: tuple[int, ...]
+
+    def read(self, rows: Tensor) -> Tensor:
+        """Return these rows as float32."""
+        if self.identity not in OPENED:
+            raise DataError(
+                f"{self.name}: this rank does not find the files that rank 0 has read, of the same sizes and times; on "
+                "several machines lazy inputs need a disk that all of them share"
+            )
+        return OPENED[self.identity].read(rows)
+
+
+OPENED: dict[str, RowSource] = {}
+"""What this process has opened of what another one names, by identity."""
 Step = Callable[[Tensor], Tensor]
 """What is done to every row after it has been read, such as scaling."""
 
@@ -104,9 +125,6 @@ class LazyRows(Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         """Return the rows as an array."""
         return _read(self, "numpy").numpy(force=force)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise UsageError(f"{self.name}: lazy rows are not sent to other ranks; write lazy = false, or use one process")
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]

@@ -76,10 +76,10 @@ class Evaluator:
 
     def of_sites(self, sites: Collection[int], common: bool) -> Evaluator:
         """Return an evaluator with the test rows of these sites alone; `common`: and with those of no site."""
-        oracle = self.oracle
+        oracle, held = self.oracle, frozenset(sites)
 
         def own(tests: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return tuple(t if k in sites else t[:0] for k, t in enumerate(tests))
+            return tuple(t if k in held else t[:0] for k, t in enumerate(tests))
 
         parts = replace(
             oracle,

@@ -13,6 +13,7 @@ from typing import Any
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, DiskFullError, ImperfedError
 from imperfed.data.files.memory import IN_MEMORY
+from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.experiments.config import Config
 from imperfed.experiments.resolving import resolve
 from imperfed.experiments.run_data import anywhere
@@ -76,7 +77,7 @@ class ComparisonPlan:
             write_whole(folder / FILE, lambda partly: partly.write_text(json.dumps(asdict(self), indent=2)))
         try:
             yield
-        except (Interrupted, DiskFullError) as error:
+        except (Interrupted, RankLostError, DiskFullError) as error:
             if not self.repeatable:
                 raise
             first, _, _ = str(error).partition("; ")

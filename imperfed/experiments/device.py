@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,31 @@ from imperfed.experiments.values import gpus_of
 
 # The most streams on which CUDA computes at once; it is read when a process first uses the GPU.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+
+_by_itself = False
+
+
+def take_own_part() -> None:
+    """Let this process, one of several ranks, make whole runs by itself, on its own GPU or its part of the cores."""
+    global _by_itself
+    _by_itself = True
+
+
+def is_by_itself() -> bool:
+    """Return whether this process is one of several that each make whole runs."""
+    return _by_itself
+
+
+def own_gpu(gpus: Sequence[int]) -> int:
+    """Return the GPU of this rank; refuse more ranks on a machine than it has GPUs."""
+    place = int(os.environ.get("LOCAL_RANK", "0"))
+    if place >= len(gpus):
+        raise UsageError(
+            f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {len(gpus)} GPUs; start one for each GPU "
+            "(torchrun --nproc-per-node), or give --device cpu"
+        )
+    return gpus[place]
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,8 @@ class Hardware:
         if has_gpu and (missing := [gpu for gpu in gpus if gpu >= torch.cuda.device_count()]):
             raise UsageError(f"device = {device}: there is no GPU {missing[0]}; they are numbered from 0")
         on_gpu = has_gpu and device != "cpu"
+        if on_gpu and _by_itself:
+            gpus = (own_gpu(gpus or range(torch.cuda.device_count())),)
         if not on_gpu and (precision not in ("auto", "float32") or run.compile):
             raise UsageError("precision and compile are settings for a GPU, but this run is on the CPU; leave them out")
         chosen = "tf32" if precision == "auto" and on_gpu else precision.replace("auto", "float32")

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from imperfed.core.errors import DiskFullError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST
+from imperfed.core.lazy import LazyRows
 from imperfed.data.bins import with_bins
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import hold_out, share_at_sites
@@ -81,7 +82,7 @@ class Experiment:
             config.rounds,
             config.run.seed,
             config.defence,
-            make_backend or backend_of(self.hardware),
+            make_backend or backend_of(self.hardware, config if isinstance(federation.x, LazyRows) else None),
             self.hardware.device,
             falsifiers(config, len(federation.sites)),
             config.privacy,

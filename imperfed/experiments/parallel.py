@@ -1,4 +1,4 @@
-"""Runs of several seeds in parallel, each seed in its own process."""
+"""Runs of several seeds in parallel, each seed in its own process, or at a rank of its own."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from typing import Any, TypeVar
 
 import torch
 
-from imperfed.core.errors import DivergedError, ImperfedError, UsageError
+from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.data.federate import FederatedData
+from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.experiments.config import Config
-from imperfed.experiments.device import Hardware
-from imperfed.experiments.ranks import over_ranks
+from imperfed.experiments.device import Hardware, take_own_part
+from imperfed.experiments.rank_runs import RankPool
+from imperfed.experiments.ranks import group_for, over_ranks, ranks_of
 from imperfed.experiments.run_data import anywhere, load_data, same_data
 from imperfed.experiments.run_parts import refuse_other_labels
 from imperfed.experiments.shared_gpu import SharedGpu
 from imperfed.experiments.starting import resume, start
+from imperfed.experiments.stopping import stop_is_wanted, stop_with
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
@@ -40,7 +43,6 @@ LOOK = 0.1
 """Seconds between two checks whether to stop."""
 # Not forked: a process that has used a GPU cannot share it with forked children.
 SPAWN = multiprocessing.get_context("spawn")
-_stopping: Event
 
 
 class ParallelRuns:
@@ -48,8 +50,8 @@ class ParallelRuns:
 
     def __init__(self, jobs: int = 0) -> None:
         self.jobs = jobs
-        self.pool: ProcessPoolExecutor | None = None
-        self.stopping: Event
+        self.pool: ProcessPoolExecutor | RankPool | None = None
+        self.stopping: Event | RankPool
         self.gpu: SharedGpu | None = None
         """How the processes share a GPU; None on a CPU."""
 
@@ -79,8 +81,17 @@ class ParallelRuns:
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[Sequence[Outcome]]:
-        """Yield the outcomes of every seed's runs, in order."""
-        yield from self.each(of_one_seed, configs, folder, watch)
+        """Yield the outcomes of every seed's runs, in order; over more ranks than seeds, a seed's runs are divided."""
+        if not configs:
+            return
+        hardware = Hardware.of(configs[0][0].run)
+        most = min(self.jobs or ranks_of(hardware), ranks_of(hardware))
+        parts = [min(max(1, -(-most // len(configs))), len(runs)) for runs in configs]
+        cut = [runs[k::n] for runs, n in zip(configs, parts, strict=True) for k in range(n)]
+        ended = self.each(of_one_seed, cut, folder, watch)
+        for runs, n in zip(configs, parts, strict=True):
+            told = [next(ended) for _ in range(n)]
+            yield [told[i % n][i // n] for i in range(len(runs))]
 
     def each(
         self, carry_out: CarryOut[T], configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
@@ -93,13 +104,13 @@ class ParallelRuns:
             yield from (carry_out(runs, folder, watch) for runs in configs)
             return
         interrupted, stop = [], watch().stop
-        for future in self.begun(jobs, aside, [(carry_out, runs, folder) for runs in configs], configs[0][0]):
+        for future in self.begun(jobs, aside, [(carry_out, runs, folder) for runs in configs], configs[0][0], folder):
             while wait([future], LOOK).not_done:
                 if stop():
                     self.stopping.set()
             if isinstance(error := future.exception(), Interrupted):
                 interrupted.append(str(error))
-            elif not interrupted:
+            elif not interrupted or isinstance(error, RankLostError):
                 yield future.result()
         if interrupted:
             raise Interrupted("\n".join(interrupted))
@@ -110,10 +121,11 @@ class ParallelRuns:
         work: Callable[..., T],
         calls: Sequence[tuple[Any, ...]],
         like: Config,
+        folder: Path,
         stop: Callable[[], bool],
     ) -> Iterator[tuple[int, T]]:
         """Yield the place of each of these calls and what it returned, in the order in which they end."""
-        places = {future: place for place, future in enumerate(self.begun(jobs, work, calls, like))}
+        places = {future: place for place, future in enumerate(self.begun(jobs, work, calls, like, folder))}
         left = set(places)
         while left:
             ended, left = wait(left, LOOK, FIRST_COMPLETED)
@@ -122,55 +134,54 @@ class ParallelRuns:
                 raise Interrupted("interrupted")
 
     def begun(
-        self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]], like: Config
+        self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]], like: Config, folder: Path
     ) -> list[Future[T]]:
-        """Submit these calls of a function to the processes; it may ask `stop_is_wanted`.
+        """Submit these calls of a function to the processes, or the ranks; it may ask `stop_is_wanted`.
 
-        `like`: the settings of one of their runs, which are all on the same device.
+        `like`: the settings of one of their runs, which are all on the same device; `folder`: where the runs will be.
         """
-        if self.pool is None:
-            hardware = Hardware.of(like.run)
-            if over_ranks(hardware):
-                raise UsageError(
-                    "several ranks share every run, so that runs are not made side by side as well; leave --jobs out, "
-                    "or use one process"
-                )
-            device = hardware.device
-            self.gpu = None if device.type == "cpu" else SharedGpu.begin(device.index)
-            self.stopping = SPAWN.Event()
-            others = None if self.gpu is None else self.gpu.for_others()
-            self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping, others))
         # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
+            if self.pool is None:
+                self._start(jobs, Hardware.of(like.run), folder)
+                assert self.pool is not None
             return [self.pool.submit(work, *call) for call in calls]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def _start(self, jobs: int, hardware: Hardware, folder: Path) -> None:
+        """Start the processes, or let as many ranks be ready."""
+        stopping, group = SPAWN.Event(), group_for(hardware)
+        if group is not None:
+            own = ProcessPoolExecutor(1, SPAWN, _listen, (stopping, None, True))
+            self.pool = self.stopping = RankPool(group, min(jobs, group.size), own, folder, stopping)
+            return
+        device = hardware.device
+        self.gpu = None if device.type == "cpu" else SharedGpu.begin(device.index)
+        others = None if self.gpu is None else self.gpu.for_others()
+        self.stopping, self.pool = stopping, ProcessPoolExecutor(jobs, SPAWN, _listen, (stopping, others))
+
 
 def paying(config: Config) -> int:
-    """Return how many seeds to run in parallel: several on a large GPU; one run fills a small GPU, a CPU or ranks."""
+    """Return how many seeds to run in parallel: one per rank, or several on a large GPU; one run fills a CPU."""
     hardware = Hardware.of(config.run)
     if over_ranks(hardware) or hardware.device.type == "cpu":
-        return 1
+        return ranks_of(hardware)
     if torch.cuda.get_device_properties(hardware.device).total_memory < ROOM:
         return 1
     return ON_A_GPU
 
 
-def _listen(stopping: Event, gpu: SharedGpu | None) -> None:
+def _listen(stopping: Event, gpu: SharedGpu | None, beside_ranks: bool = False) -> None:
     """Prepare another process, before its first run, to share a GPU, and to be stopped after a round or at once."""
-    global _stopping
-    _stopping = stopping
+    stop_with(stopping)
+    if beside_ranks:
+        take_own_part()
     if gpu is not None:
         gpu.take_part()
     # A process that is simply killed would leave workers that finish their steps, and the pool would wait for them.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
-
-
-def stop_is_wanted() -> bool:
-    """Return whether this process was asked to stop after the round that it is in."""
-    return _stopping.is_set()
 
 
 def aside(carry_out: CarryOut[T], runs: Sequence[Config], folder: Path) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,16 +15,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
-from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
+from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
-from imperfed.engine.backends.distributed.follower import Leave, follow
+from imperfed.engine.backends.distributed.follower import Leave, RankDevice, follow
 from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
-from imperfed.experiments.device import Hardware
+from imperfed.experiments.config import Config
+from imperfed.experiments.device import Hardware, is_by_itself, own_gpu
+from imperfed.experiments.run_data import anywhere, load_data
 
 PLACE = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GLOO_SOCKET_IFNAME")
 """The variables that say which rank a process is, and how the ranks of one machine find each other."""
@@ -37,15 +41,24 @@ _before: dict[str, str | None] = {}
 
 
 @dataclass(frozen=True)
-class RankHardware:
+class RankHardware(RankDevice):
     """Where each rank computes: on a GPU of its own, or on its part of the cores that this machine's ranks share."""
 
     hardware: Hardware
     """That of rank 0."""
+    lazy: Config | None = None
+    """The settings of a run whose inputs are lazy: every rank opens the files by itself."""
 
     def device(self) -> torch.device:
         """Return the device of this rank, made ready."""
         return self._own().device
+
+    def open_inputs(self) -> list[Tensor]:
+        """Return the inputs of a lazy run as this rank finds them."""
+        if self.lazy is None:
+            return []
+        data = load_data(self.lazy)
+        return [data.federation.x, *data.oracle.test_x]
 
     def make_backend(self, population: Population, on_duty: int, workers: int) -> Backend:
         """Return the backend of this rank's device."""
@@ -57,37 +70,43 @@ class RankHardware:
         """Return the hardware of this rank."""
         if self.hardware.device.type == "cpu":
             return self.hardware
-        place = int(os.environ.get("LOCAL_RANK", "0"))
-        gpus = self.hardware.gpus or tuple(range(torch.cuda.device_count()))
-        if place >= len(gpus):
-            raise UsageError(
-                f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {len(gpus)} GPUs; start one for each GPU "
-                "(torchrun --nproc-per-node), or give --device cpu"
-            )
-        own = replace(self.hardware, device=torch.device("cuda", gpus[place]))
+        gpu = own_gpu(self.hardware.gpus or range(torch.cuda.device_count()))
+        own = replace(self.hardware, device=torch.device("cuda", gpu))
         torch.cuda.set_device(own.device)
         own.prepare()
         return own
 
 
-def backend_of(hardware: Hardware) -> MakeBackend:
-    """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone."""
+def backend_of(hardware: Hardware, lazy: Config | None = None) -> MakeBackend:
+    """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone.
+
+    `lazy`: the settings of a run with lazy inputs.
+    """
+    place, group = RankHardware(hardware, lazy and anywhere(lazy)), group_for(hardware)
+    if group is None:
+        return place.make_backend if is_by_itself() and hardware.device.type == "cpu" else hardware.local_backend
+    return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, group, place)
+
+
+def group_for(hardware: Hardware) -> RankGroup | None:
+    """Return the ranks that share the work on this hardware, started if need be; None if there is but one."""
     global _gpus
     if _gpus and hardware.gpus != _gpus:  # those of an earlier run of this process
         stop_ranks()
     if _joined is None and len(hardware.gpus) > 1:
         start_ranks(len(hardware.gpus))
         _gpus = hardware.gpus
-    group = _joined
-    if group is None:
-        return hardware.local_backend
-    ranks, place = group, RankHardware(hardware)
-    return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, ranks, place)
+    return _joined
 
 
 def over_ranks(hardware: Hardware) -> bool:
     """Return whether every run on this hardware is spread over several ranks."""
     return len(hardware.gpus) > 1 or (_joined is not None and not _gpus)
+
+
+def ranks_of(hardware: Hardware) -> int:
+    """Return how many ranks there are for runs on this hardware."""
+    return 1 if not over_ranks(hardware) else len(hardware.gpus) if _joined is None else _joined.size
 
 
 def several() -> bool:
@@ -123,6 +142,9 @@ def _follow(group: RankGroup) -> None:
     try:
         follow(group)
     except RankLostError:
+        sys.exit(1)
+    except UnreadableMessageError as error:
+        print(f"error: rank {group.rank}: {error}", file=sys.stderr)
         sys.exit(1)
     group.leave()
 
@@ -181,8 +203,12 @@ def children() -> list[int]:
 
 
 def _meeting(port: int, size: int) -> Any:
-    """Return the store at which ranks meet; port 0: a new one, at a free port."""
-    return dist.TCPStore("127.0.0.1", port, size, is_master=not port, wait_for_workers=False)  # type: ignore[attr-defined]
+    """Return the store at which the ranks of this machine meet; port 0: a new one, at a free port."""
+    listening: dict[str, Any] = {}
+    if not port:  # torch itself would listen on all interfaces
+        server = socket.create_server(("127.0.0.1", 0))
+        port, listening = server.getsockname()[1], {"is_master": True, "master_listen_fd": server.detach()}
+    return dist.TCPStore("127.0.0.1", port, size, wait_for_workers=False, **listening)  # type: ignore[attr-defined]
 
 
 def _places(rank: int, size: int) -> dict[str, str]:

@@ -24,7 +24,8 @@ from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.evaluator import VALIDATION
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
-from imperfed.experiments.parallel import ParallelRuns, paying, stop_is_wanted
+from imperfed.experiments.parallel import ParallelRuns, paying
+from imperfed.experiments.stopping import stop_is_wanted
 from imperfed.experiments.watch import Interrupted, Watch
 
 FACTORS = (1.0, 3.0, 1 / 3, 10.0, 0.1, 30.0, 1 / 30, 5.0, 0.2)
@@ -135,13 +136,17 @@ class Choices:
 
 
 def scored(
-    trials: Sequence[Trial], tuning: Tuning, processes: ParallelRuns, watch: Watch
+    trials: Sequence[Trial], tuning: Tuning, processes: ParallelRuns, folder: Path, watch: Watch
 ) -> Iterator[tuple[int, float | None]]:
-    """Yield the place of each trial and its score, as they end; side by side in as many processes as there are."""
+    """Yield the place of each trial and its score, as they end; side by side in as many processes as there are.
+
+    `folder`: where the runs that follow will be, with which ranks begin.
+    """
     most = (processes.jobs or paying(trials[0].config)) if trials else 0
     if most > 1:
         # No more processes start than have something to do; runs that follow may have use for all of them.
-        yield from processes.as_they_end(most, aside, [(one, tuning) for one in trials], trials[0].config, watch.stop)
+        calls = [(one, tuning) for one in trials]
+        yield from processes.as_they_end(most, aside, calls, trials[0].config, folder, watch.stop)
         return
     for place, trial in enumerate(trials):
         if watch.stop():

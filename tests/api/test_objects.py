@@ -357,7 +357,7 @@ def test_other_processes_cannot_have_what_lives_here(few: dict[str, Any]) -> Non
 def test_importable_classes_travel_to_other_processes(few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def begun(self: Any, jobs: int, work: Any, calls: Any, like: Any) -> list[Future[Any]]:
+    def begun(self: Any, jobs: int, work: Any, calls: Any, like: Any, folder: Path) -> list[Future[Any]]:
         """Stand in for processes, which take seconds to start: what they are sent is pickled."""
         asked.append(jobs)
         futures: list[Future[Any]] = [Future() for _ in calls]

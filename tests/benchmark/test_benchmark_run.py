@@ -21,6 +21,7 @@ from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError, DivergedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
+from imperfed.engine.backends.distributed.packing import packed, unpacked
 from imperfed.experiments import experiment as experiments
 from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import ParallelRuns
@@ -161,12 +162,14 @@ def test_processes_side_by_side_give_the_same_records(
 ) -> None:
     asked = []
 
-    def begun(self: Any, jobs: int, work: Callable[..., Any], calls: Any, like: Any) -> list[Future[Any]]:
+    def begun(self: Any, jobs: int, work: Callable[..., Any], calls: Any, like: Any, folder: Path) -> list[Future[Any]]:
         """Stand in for processes, which take seconds to start: what they are sent is pickled."""
         asked.append((jobs, len(calls)))
         futures: list[Future[Any]] = [Future() for _ in calls]
         for future, call in zip(futures, calls, strict=True):
+            assert unpacked(packed(call)) == call  # as it goes to another rank
             future.set_result(training.carried_out(*pickle.loads(pickle.dumps(call)), Watch))
+            assert unpacked(packed(future.result())) == future.result()
         return futures
 
     bench(tmp_path / "alone").carry_out(1, Watch)

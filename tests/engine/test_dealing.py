@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from imperfed.core.labels import Exact
 from imperfed.engine.backends.distributed import dealing
 from imperfed.engine.backends.distributed.dealing import ANY, balanced, deal, place_the_rest, site_costs
+from imperfed.evaluation.evaluator import Evaluator
 from imperfed.testing.cases import cases
 from imperfed.testing.clauses import start
-from imperfed.testing.toy import LOCAL
+from imperfed.testing.toy import LOCAL, world
 
 
 def test_sites_of_unequal_cost_are_dealt_as_evenly_as_they_can_be() -> None:
@@ -65,3 +67,17 @@ def test_steps_are_measured_only_where_they_have_unequally_many_rows(monkeypatch
     assert site_costs(engine.population) == pytest.approx([5.0, 5 * (1 + 2 * 8 / 19), 15.0, 5 * (1 + 2 * 14 / 19)])
     assert not measured
     engine.close()
+
+
+class Listed(tuple[int, ...]):
+    """Sites in which none is looked for: of very many, looking through all takes hours."""
+
+    def __contains__(self, site: object) -> bool:
+        raise AssertionError
+
+
+def test_what_sites_hold_is_cut_out_in_one_pass() -> None:
+    federation, oracle = world(Exact)
+    some, own = Listed((0, 3)), Evaluator(oracle).of_sites(Listed((0, 3)), common=False)
+    assert federation.of_sites(some).sizes() == [n if k in (0, 3) else 0 for k, n in enumerate(federation.sizes())]
+    assert [len(x) > 0 for x in own.oracle.test_x] == [k in (0, 3) for k in range(len(federation.sites))]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,21 +16,11 @@ from imperfed.engine.backends.process import ProcessBackend
 from imperfed.experiments import ranks
 from imperfed.experiments.config import RunConfig
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.parallel import ParallelRuns, paying
-from imperfed.experiments.resolving import resolve
-from imperfed.experiments.watch import Watch
 from tests.support.dying_rank import LAST, VICTIM
-from tests.support.terminal import QUICK, done, products, records, surroundings
+from tests.support.terminal import QUICK, done, on_ranks, products, records
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RUN = ("run", "tests.support.dying_rank:Dying", "--data", "digits", "--rounds", "6", "--model", "logistic")
 SMALL = ("--workers", "1", "--device", "cpu", "-s", "kind=exact", "-s", "steps=3", "-s", "checkpoint_every=100")
-
-
-def on_ranks(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [*TORCHRUN, "-m", "imperfed", *map(str, words)]
-    where = surroundings(OMP_NUM_THREADS="1", **variables)
-    return subprocess.run(command, capture_output=True, text=True, env=where, timeout=120, check=False)
 
 
 def test_torchrun_gives_what_one_process_gives_bit_for_bit_where_no_sums_travel(tmp_path: Path) -> None:
@@ -52,16 +40,6 @@ def test_one_rank_is_a_run_without_ranks(monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.setenv(name, value)
         assert ranks.several() is expected
     assert ranks.backend_of(Hardware(torch.device("cpu"), "float32")) is ProcessBackend
-
-
-def test_runs_are_not_made_side_by_side_over_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "_joined", RankGroup(0, 2))
-    config = resolve(words={"method": "cc", "data": "digits", "device": "cpu"})
-    assert paying(config) == 1
-    with ParallelRuns(2) as processes, pytest.raises(UsageError, match="several ranks share every run"):
-        next(processes.outcomes([[config], [config]], tmp_path, Watch))
-    monkeypatch.undo()
-    assert not ranks.over_ranks(Hardware.of(config.run))
 
 
 def test_ranks_that_were_started_for_gpus_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +84,32 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_in_one_process(tmp_pat
         for name, t in theirs.items():
             torch.testing.assert_close(ours[name], t, rtol=1e-5, atol=1e-6)
     assert resumed.folder == folder
+
+
+def test_a_rank_that_dies_ends_a_comparison_whose_other_runs_are_kept(tmp_path: Path, no_page: None) -> None:
+    words = ("compare", "--no-alone", "tests.support.dying_rank:Dying", "--data", "digits", "--seeds", "0,1")
+    small = ("--rounds", "6", "-s", "kind=exact", "-s", "steps=3", "-s", "checkpoint_every=2", "--device", "cpu")
+    ran = on_ranks(*words, *small, "--model", "logistic", "--out", tmp_path / "ranks", **{VICTIM: "1"})
+    (folder,) = (tmp_path / "ranks").iterdir()
+    assert ran.returncode == 1
+    assert "error: rank 1 has ended (" in ran.stderr
+    assert f"continue the whole comparison with: imperfed resume {folder}" in ran.stderr
+    done("resume", folder)
+    done(*words, *small, "--model", "logistic", "--out", tmp_path / "whole")
+    models = [
+        {(run / "config.toml").read_text(): (run / "models" / "global.safetensors").read_bytes() for run in runs}
+        for runs in (folder.glob("*-digits-*"), (tmp_path / "whole").glob("*/*-digits-*"))
+    ]
+    assert models[0] == models[1]
+    assert len(models[0]) == 2
+
+
+def test_a_refused_setting_ends_in_one_message(tmp_path: Path) -> None:
+    words = ("run", "scaffold", "--data", "digits", *QUICK, "--device", "cpu", "-s", "site_memory=0")
+    ran = on_ranks(*words, "--out", tmp_path, launcher="imperfed.torchrun")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: what the sites remember lies on disk (rounds.site_memory)")
+    assert ran.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:0,0", "cpu:0", "cuda:a"])

@@ -194,7 +194,7 @@ def test_processes_of_a_comparison_share_the_gpu_until_it_ends(
     def compare() -> None:
         with ParallelRuns(2) as processes:
             like = config(tmp_path)
-            for future in processes.begun(2, told, [(n,) for n in range(3)], like):
+            for future in processes.begun(2, told, [(n,) for n in range(3)], like, tmp_path):
                 folder, notes = future.result()
                 assert folder is not None
                 assert notes == ["processes compute on the GPU at the same time, by MPS"]
@@ -214,7 +214,7 @@ def test_processes_of_a_comparison_share_the_gpu_until_it_ends(
 
 def test_processes_on_a_cpu_start_nothing(seen: Path, tmp_path: Path) -> None:
     with ParallelRuns(2) as processes:
-        (future,) = processes.begun(2, told, [(0,)], config(tmp_path))
+        (future,) = processes.begun(2, told, [(0,)], config(tmp_path), tmp_path)
         assert future.result() == (None, [])
     assert not seen.exists()
 

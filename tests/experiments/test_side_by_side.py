@@ -60,7 +60,7 @@ def test_one_after_the_other_gives_the_same_figures(
     assert strict(said.out) == strict(side_by_side.said.out)
 
 
-def test_a_process_that_is_killed_ends_all_with_what_to_do() -> None:
+def test_a_process_that_is_killed_ends_all_with_what_to_do(tmp_path: Path) -> None:
     config = resolve(words={"method": "cc", "data": "digits", "device": "cpu"})
     with pytest.raises(ImperfedError, match=r"killed while.*the same command goes on.*--jobs"), ParallelRuns(2) as pool:
-        pool.begun(1, os._exit, [(9,)], config)[0].result()
+        pool.begun(1, os._exit, [(9,)], config, tmp_path)[0].result()

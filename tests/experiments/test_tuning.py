@@ -87,7 +87,7 @@ def test_the_best_trial_is_chosen_and_none_is_repeated(tmp_path: Path, monkeypat
         choices = Choices(tmp_path / "t.json", how)
         trials = list(choices.trials({"prox": "fedprox+cc"}, make))
         missing = choices.missing(trials)
-        for place, found in scored(missing, how, ParallelRuns(1), watch):
+        for place, found in scored(missing, how, ParallelRuns(1), tmp_path, watch):
             choices.keep(missing[place], found)
         return choices.best(trials)
 

@@ -22,6 +22,7 @@ from imperfed.data.files.reading import Reading, read_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
 from imperfed.data.split import SplitConfig
+from imperfed.experiments.ranks import start_ranks, stop_ranks
 from tests.support.terminal import done, imperfed
 from tests.support.written_files import declare
 
@@ -103,6 +104,20 @@ def test_a_lazy_run_has_the_bits_of_a_run_from_memory(what: str, tmp_path: Path)
     (lazy / "checkpoints/last.safetensors").unlink()
     done("resume", lazy)
     assert numbers(lazy) == numbers(from_memory)
+
+
+def test_a_lazy_run_over_ranks_is_that_of_one_process(tmp_path: Path) -> None:
+    """Every rank opens the files by itself; a defence that looks at single answers keeps all bits."""
+    folder = images(tmp_path / "images", lazy=True)
+    median = ("--set", "defence=median", "--set", "adversaries=0")
+    alone = done(*settings(folder, 1), *median, "--out", tmp_path / "one").folder
+    try:
+        start_ranks(2)
+        apart = done(*settings(folder, 1), *median, "--out", tmp_path / "two").folder
+    finally:
+        stop_ranks()
+    assert "2 ranks hold 1 + 1 sites" in (apart / "log.txt").read_text()
+    assert numbers(apart) == numbers(alone)
 
 
 @pytest.mark.parametrize("what", WRITERS)

@@ -9,12 +9,13 @@ import torch
 
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
+from imperfed.engine.backends.distributed.follower import RankDevice
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.population import Population
 
 
 @dataclass(frozen=True)
-class BrokenPlace:
+class BrokenPlace(RankDevice):
     """Where rank 1 cannot compute."""
 
     def device(self) -> torch.device:

@@ -123,3 +123,13 @@ def write(path: Path, **changed: Any) -> Path:
     """The small dataset as a file; an array given as None is left out."""
     np.savez(path, **{name: array for name, array in (arrays() | changed).items() if array is not None})
     return path
+
+
+def on_ranks(
+    *words: object, ranks: int = 2, launcher: str = "torch.distributed.run", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line under torchrun, one thread to a rank."""
+    torchrun = [sys.executable, "-m", launcher, "--standalone", "--nproc-per-node", str(ranks)]
+    where = surroundings(OMP_NUM_THREADS="1", **variables)
+    command = [*torchrun, "-m", "imperfed", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=where, timeout=120, check=False)

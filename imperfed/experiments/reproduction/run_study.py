@@ -11,6 +11,7 @@ from typing import Any
 
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError, unknown
+from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
 from imperfed.experiments.public_inputs import without_unused_public
@@ -97,9 +98,9 @@ class StudyRuns:
                     made = [self._cell(group, *one) for one in zip(group.rows, group.configs, ended, strict=True)]
                     cells = self._with_distances(cells.with_all(made), group.column, group.seed)
                     self._write(cells)
-        except Interrupted as error:
+        except (Interrupted, RankLostError) as error:
             first, _, _ = str(error).partition(";")
-            raise Interrupted(f"{first}; the same command goes on where it was, in {self.folder}") from error
+            raise type(error)(f"{first}; the same command goes on where it was, in {self.folder}") from error
         self._write(cells)
         return cells
 
@@ -143,7 +144,8 @@ class StudyRuns:
             methods = {row.name: self.study.method(row, column) for row in self.rows or self.study.rows}
             searches[column.name] = choices, list(choices.trials(methods, self._make(column)))
         todo = [(choices, trial) for choices, trials in searches.values() for trial in choices.missing(trials)]
-        for place, score in scored([trial for _, trial in todo], self.tuning, processes, self.watch()):
+        trials, folder = [trial for _, trial in todo], self.folder / "runs"
+        for place, score in scored(trials, self.tuning, processes, folder, self.watch()):
             choices, trial = todo[place]
             choices.keep(trial, score)
         return {name: choices.best(trials) for name, (choices, trials) in searches.items()}

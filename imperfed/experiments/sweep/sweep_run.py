@@ -12,6 +12,7 @@ from typing import Any
 
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, DiskFullError
+from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.experiments.comparison_line import line
 from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
@@ -77,7 +78,7 @@ def carry_out_sweep(
         ]
         best = chosen(tried)
         outcomes = [one for (one,) in processes.outcomes([[c] for c in configs[best]], folder, watch)]
-    except (Interrupted, DiskFullError) as error:
+    except (Interrupted, RankLostError, DiskFullError) as error:
         first, _, _ = str(error).partition("; ")
         raise type(error)(f"{first}; continue with: imperfed resume {folder}") from error
     return write_results(plan, folder, tried, best, configs[best], outcomes)

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from imperfed.core.errors import UsageError
+from imperfed.core.lazy import OPENED, LazyRows
 from imperfed.engine.backends.base import Backend
+from imperfed.engine.backends.distributed.crossing import UnreadableMessageError
 from imperfed.engine.backends.distributed.group import RankGroup
 from imperfed.engine.backends.distributed.held import HeldSites
 from imperfed.engine.backends.distributed.site_holder import SiteHolder
 from imperfed.engine.population import Population
 
 
-class RankDevice(Protocol):
+class RankDevice(ABC):
     """Where a rank computes; it crosses to the ranks, and each finds its own device by it."""
 
+    @abstractmethod
     def device(self) -> torch.device:
         """Return the device of this rank, made ready."""
 
+    def open_inputs(self) -> Iterable[Tensor]:
+        """Return the inputs of the run as this rank finds them, where they are lazy."""
+        return ()
+
+    @abstractmethod
     def make_backend(self, population: Population, on_duty: int, workers: int) -> Backend:
         """Return the backend of this rank's device."""
 
@@ -78,6 +87,14 @@ class Drop(Command):
     """Forget the sites."""
 
 
+class Task(ABC):
+    """Something that a rank does by itself, without the sites of a backend."""
+
+    @abstractmethod
+    def carry_out(self, group: RankGroup) -> Any:
+        """Do it, and return what rank 0 is to know."""
+
+
 @dataclass(frozen=True)
 class Leave:
     """End: no command follows."""
@@ -88,6 +105,10 @@ class Trouble:
     """Why a command could not be carried out."""
 
     reason: str
+
+
+ANSWERS = {"ask", "rows", "sum_gradients", "evaluate", "validate", "inferred_labels", "memory", "remember"}
+"""The methods of a `SiteHolder` that rank 0 may call."""
 
 
 def follow(group: RankGroup) -> None:
@@ -104,7 +125,7 @@ def follow(group: RankGroup) -> None:
             holder.close()
 
 
-def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command) -> None:
+def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command | Task) -> None:
     """Carry out one command."""
     match command:
         case Begin(number, part, on_duty, workers, place):
@@ -112,7 +133,7 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
             if isinstance(made, SiteHolder):
                 holders[number], made = made, None
             group.answer(made)
-        case Call(number, method, arguments):
+        case Call(number, method, arguments) if method in ANSWERS:
             group.answer(attempted(getattr(holders[number], method), *arguments))
         case Sum(number, arguments):
             group.add_up(holders[number].partial_sum(*arguments))
@@ -123,13 +144,18 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
                     group.spread(servers[g][name])
                 else:
                     servers[g][name].copy_(new)
+        case Task():
+            group.answer(attempted(command.carry_out, group))
         case Drop(number):
             if number in holders:  # not so where it could not begin
                 holders.pop(number).close()
+        case _:
+            raise UnreadableMessageError("rank 0 says what no rank knows")
 
 
 def holder_of(part: HeldSites, on_duty: int, workers: int, place: RankDevice) -> SiteHolder:
     """Return what answers for the sites of a rank other than 0."""
+    OPENED.update((s.identity, s) for x in place.open_inputs() if isinstance(x, LazyRows) for s in x.sources)
     held = part.population(place.device())
     return SiteHolder(held, place.make_backend(held, on_duty, workers))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import FrameType
@@ -16,11 +16,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.engine.backends.distributed.packing import packed, unpacked
 
 LONGEST_WAIT = timedelta(hours=24)
 """How long a rank waits for another that is alive: for a round of training, or for the data to be prepared.
 
-The end of a process closes its connections, and the others notice it at once."""
+The end of a process closes its connections, and the others notice it at once; see also `GONE`."""
+GONE = 120
+"""Seconds without any sign from another machine, after which the system calls a connection to it lost."""
+ASKED = 15
+"""Seconds of silence between two questions of the system to another whether it is there; processes notice nothing."""
 ENVELOPE = 1 << 13
 """Bytes of the first part of a message, which tells its length; most messages have no second one."""
 SHOWN = 4
@@ -43,6 +48,8 @@ class RankGroup:
     """Whether this process received SIGTERM, as from torchrun when another rank has ended."""
     outbox: dict[int, list[Any]] = field(default_factory=dict)
     """What each rank will be told."""
+    board: Any = None
+    """A store in which all ranks see the same notes; None where another program has joined them."""
 
     @classmethod
     def join(cls, on_gpu: bool, store: Any = None, rank: int = -1, size: int = -1) -> RankGroup:
@@ -51,8 +58,13 @@ class RankGroup:
             raise UsageError("this build of torch has no torch.distributed, so a run cannot have several ranks")
         if not dist.is_initialized():
             backends = "cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo"
+            before = open_sockets()
+            if store is None:
+                store, rank, size = next(dist.rendezvous("env://", timeout=LONGEST_WAIT))  # type: ignore[attr-defined]
             dist.init_process_group(backends, timeout=LONGEST_WAIT, store=store, rank=rank, world_size=size)
-        return cls(dist.get_rank(), dist.get_world_size())
+            watch([number for name, number in open_sockets().items() if name not in before])
+        board = None if store is None else dist.PrefixStore("imperfed", store)  # type: ignore[attr-defined]
+        return cls(dist.get_rank(), dist.get_world_size(), board=board)
 
     def note_end(self, number: int, frame: FrameType | None) -> None:
         """Note, as a handler of SIGTERM, that this process was told to end.
@@ -61,7 +73,7 @@ class RankGroup:
         """
         self.told_to_end = True
 
-    # -- words: any objects that can be pickled --------------------------------------------------------------------
+    # -- words: whatever `packing.py` can write ----------------------------------------------------------------------
 
     def tell(self, words: Any, to: int | None = None) -> None:
         """Have words for one rank, or for all others; `flush` and whatever waits for a rank send them."""
@@ -85,6 +97,23 @@ class RankGroup:
         self.flush()
         with self._noticing(rank):
             return unpacked(_receive(rank))
+
+    def converse(self, words: Any, rank: int) -> Any:
+        """Tell a rank one thing and return its answer; each of several threads may do so with a rank of its own."""
+        with self._noticing(rank):
+            _send(packed([words]), rank)
+            return unpacked(_receive(rank))
+
+    def note(self, text: str) -> None:
+        """Let all ranks find this text, also while they do something else."""
+        with self._noticing(None):
+            if self.board is not None:
+                self.board.set(text, "")
+
+    def has_noted(self, text: str) -> bool:
+        """Return whether some rank has noted this text."""
+        with self._noticing(None):
+            return self.board is not None and bool(self.board.check([text]))
 
     # -- tensors, which all ranks name in the same order -----------------------------------------------------------
 
@@ -128,31 +157,27 @@ class RankGroup:
         return f"rank {rank}" + (f", which holds {', '.join(sites[:SHOWN])}{more}," if sites else "")
 
 
-class _Packer(pickle.Pickler):
-    """Packs tensors as arrays: of a view only its own part is sent, and no file handles."""
+def watch(sockets: Collection[int]) -> None:
+    """Let the system ask over these connections from time to time whether the other machine is still there.
 
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is Tensor and value.dtype is not torch.bfloat16:
-            return torch.from_numpy, (value.detach().cpu().contiguous().numpy(),)
-        return NotImplemented
-
-
-def packed(words: Any) -> bytearray:
-    """Return an object as bytes; raise `UsageError` if a part of it cannot cross to another process."""
-    content = io.BytesIO()
-    try:
-        _Packer(content, pickle.HIGHEST_PROTOCOL).dump(words)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(
-            f"a part of this run cannot be sent to another rank ({error}); define it in a module that can be imported, "
-            "or use one process"
-        ) from error
-    return bytearray(content.getbuffer())
+    A machine that loses its power or its network closes no connection, and gloo would wait for it.
+    """
+    for number in sockets:
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:  # it may be none of TCP
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ASKED)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASKED)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, GONE // ASKED)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * GONE)
 
 
-def unpacked(content: bytearray) -> Any:
-    """Return the object that `packed` was given."""
-    return pickle.loads(content)
+def open_sockets() -> dict[str, int]:
+    """Return the descriptors of this process's sockets by what the system calls them."""
+    sockets = {}
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor by which the folder itself was read
+            sockets[os.readlink(f"/proc/self/fd/{number}")] = int(number)
+    return {name: number for name, number in sockets.items() if name.startswith("socket:")}
 
 
 def _send(content: bytearray, rank: int) -> None:

@@ -49,7 +49,9 @@ class SiteHolder:
         if self.answered != (round, number):
             self.answered, self.answers = (round, number), {}
         results: dict[int, Answered | Failure] = {}
-        for k, reply in self.backend.ask(round, number, own).items() if (own := self.share.among(sites)) else ():
+        own = self.share.among(sites)
+        replies = self.backend.ask(round, number, own) if own else {}
+        for k, reply in replies.items():
             if isinstance(reply, Failure):
                 results[k] = reply
             else:
