@@ -32,7 +32,8 @@ from imperfed.flower.processes.site_node import untaken
 from imperfed.flower.processes.supernode import SuperNode
 from imperfed.flower.site.handlers import handle
 from imperfed.flower.site.policy import SitePolicy
-from imperfed.flower.site.runtime import LocalSite
+from imperfed.flower.site.refusals import Refusals
+from imperfed.flower.site.runtime import REFUSALS, LocalSite
 from tests.flower.test_read_out import asked, greeting, site_of
 from tests.flower.test_read_out import reason as declined
 from tests.support.rehearsal import Apart, raw, settled
@@ -234,6 +235,7 @@ def test_refusals_that_are_never_the_same_do_not_fill_the_log(tmp_path: Path) ->
     log = (place.state / "log.txt").read_text()
     assert log.count("refused: run.method") == 110
     assert log.count("federation.toml: numeric") == 100
+    assert len(Refusals.read(place.state / REFUSALS).times) == 100
     long = greeting(declaration="\n".join([greeting().declaration, *(f"# {n}" for n in range(10_000))]))
     place = site_of(tmp_path / "long", methods=("fedprox",))
     asked(place, "query.hello", long)
