@@ -200,7 +200,7 @@ def test_trials_of_all_columns_are_made_side_by_side_as_the_runs_are(
     submitted: list[tuple[int, int]] = []
 
     def ended(
-        self: ParallelRuns, jobs: int, work: Callable[..., Any], calls: Sequence[Any], like: Config, stop: object
+        self: ParallelRuns, jobs: int, work: Callable[..., Any], calls: Sequence[Any], like: Config, *rest: object
     ) -> Iterator[tuple[int, Any]]:
         submitted.append((jobs, len(calls)))
         yield from reversed([(place, work(*pickle.loads(pickle.dumps(call)))) for place, call in enumerate(calls)])
@@ -222,7 +222,7 @@ def test_what_processes_return_comes_as_it_ends(monkeypatch: pytest.MonkeyPatch)
     soon.set_result("soon")
     monkeypatch.setattr(ParallelRuns, "begun", lambda *words: [late, soon])
     stops = iter([False, True])
-    found = ParallelRuns(2).as_they_end(2, str, [(0,), (1,)], resolve(words=WORDS), lambda: next(stops))
+    found = ParallelRuns(2).as_they_end(2, str, [(0,), (1,)], resolve(words=WORDS), Path(), lambda: next(stops))
     assert next(found) == (1, "soon")
     late.set_result("late")
     assert next(found) == (0, "late")
