@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from imperfed.algorithms import catalogue
+from imperfed.testing.cases import cases
 
 Result = dict[str, Any]
 
@@ -34,15 +37,24 @@ def speed(result: Result) -> str:
 
 
 def weights(result: Result) -> str:
-    """Describe how many pairs ran captured, how far they are from the loop, and which failed."""
+    """Describe how many pairs ran captured, how far they are from the loop, which failed, and which were not tried."""
     rows = result["weights"]
     known, failed = [row for row in rows if "distance" in row], [row["case"] for row in rows if not row["same"]]
     captured, equal = sum(row["captured"] is True for row in known), sum(row["distance"] == 0 for row in known)
     farthest = max(row["distance"] for row in known)
     return (
         f"{len(rows)} pairs, {captured} of them captured; relative distance from the loop at most {farthest:.1e}, and "
-        f"{equal} of them equal bit for bit." + (f" **Failed: {', '.join(failed)}.**" if failed else "")
+        f"{equal} of them equal bit for bit."
+        + (f" **Failed: {', '.join(failed)}.**" if failed else "")
+        + (f"\n\nNot tried on a GPU yet: {', '.join(f'`{name}`' for name in left)}." if (left := untried(rows)) else "")
     )
+
+
+def untried(rows: Iterable[Result]) -> list[str]:
+    """Return the methods of the catalogue none of whose pairs is among these."""
+    tried = {row["case"] for row in rows}
+    found = {name for case in cases() if str(case) in tried for name in (case.algorithm.name, case.objective.name)}
+    return sorted(catalogue().keys() - found)
 
 
 def repeats(result: Result) -> str:

@@ -19,6 +19,9 @@ Instead of a table: {site: table}, {site: (x, labels)} with arrays, or a path as
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +74,11 @@ _HOMES = {
     "imperfed.examples": ("example",),
 }
 """The modules of the names above, which are imported on first use: they need torch, which takes long to import."""
+
+if not hasattr(os, "fork"):
+    raise ImportError("imperfed runs on Linux: its workers are forked; on Windows, use the Linux subsystem (WSL)")
+if not sys.platform.startswith("linux"):
+    warnings.warn(f"imperfed was tried on Linux only; this is {sys.platform}", stacklevel=2)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 
 
 def main() -> None:
-    """Run the command line, or say where it runs."""
-    if not hasattr(os, "fork"):
-        sys.exit("error: imperfed runs on Linux: its workers are forked; on Windows, use the Linux subsystem (WSL)")
+    """Run the command line."""
     from imperfed.cli.app import main as command_line
 
     if "LOCAL_RANK" in os.environ:  # torchrun

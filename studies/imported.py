@@ -44,7 +44,8 @@ def fedalc(study: Study) -> Iterator[StudyCell]:
     for name in rows.keys() & lines.keys():
         for run in lines[name]:
             figures = run["figures"][str(run["stops"][-1])]
-            values = {f"global:{key}": figures[key] for key in ("p@1", "p@3", "p@5", "map")}
+            known = (key for key in ("p@1", "p@3", "p@5", "map") if key in figures)
+            values = {f"global:{key}": figures[key] for key in known}
             yield StudyCell(name, column.name, run["seed"], digest(study, rows[name], column), values)
 
 

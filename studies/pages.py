@@ -2,8 +2,8 @@
 
 A part of a page between `<!-- study NAME -->` and `<!-- end -->` is the table of a study, from the results that come
 with imperfed; `<!-- standing PAPER -->` lists how far its tables and figures are; `<!-- benchmark KIND -->` has the
-tables of a benchmark. Text outside stays as it is written. With `--take runs`, the results of `imperfed reproduce` and
-`imperfed benchmark` in that folder are kept first.
+tables of a benchmark. Text outside stays as it is written. What a study draws lies in `docs/figures`. With `--take
+runs`, the results of `imperfed reproduce` and `imperfed benchmark` in that folder are kept first.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from imperfed.experiments.reproduction.study_cells import StudyCells, digest, ev
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, studies
 from imperfed.experiments.tuning import Tuning
-from studies import fb_nll_accuracy
+from studies import drawings, fb_nll_accuracy
 from studies.imported import RESULTS as MEASURED
 from studies.imported import imported
 
-PAGES = sorted(Path("docs").glob("results*.md"))
+PAGES = [*sorted(Path("docs").glob("results*.md")), Path("docs/gpu.md")]
 BLOCK = re.compile(
     r"(<!-- (study|standing|table|sweep|accuracy|gpu|benchmark) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL
 )
@@ -45,8 +45,12 @@ def study_table(words: str) -> str:
     study = studies()[name]
     chosen = [study.column(column.strip()) for column in columns.split(";") if column.strip()]
     text = markdown(study, kept(study), chosen or study.runnable)
-    differs = " ".join(study.differs.split())
-    return f"{text}\n\nHere: {differs}" if differs else text
+    reasons: dict[str, list[str]] = {}
+    for column in chosen or study.runnable:
+        reasons.setdefault(column.substitute, []).append(column.name)
+    said = [f"{', '.join(names)}: {why}." for why, names in reasons.items() if why]
+    differs = " ".join([*study.differs.split(), *said])
+    return "\n\n".join(part for part in (drawings.on_a_page(study), text, differs and f"Here: {differs}") if part)
 
 
 def standing_table(paper: str) -> str:
@@ -125,12 +129,17 @@ def main(words: Sequence[str] | None = None) -> int:
             cells.write(results_file(cells.name))
         if options.take:
             take_benchmarks(options.take)
+    redrawn = list(drawings.stale())
+    for study in redrawn:
+        print(f"{drawings.file_of(study)} {'differs from' if options.check else 'is drawn from'} the result files")
+        if not options.check:
+            drawings.draw_again(study)
     differing = [path for path in PAGES if filled(path.read_text(encoding="utf-8")) != path.read_text(encoding="utf-8")]
     for path in differing:
         print(f"{path} {'differs from' if options.check else 'is written from'} the result files")
         if not options.check:
             path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return 1 if options.check and differing else 0
+    return 1 if options.check and (differing or redrawn) else 0
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "leakage": {"core", "data", "engine", "experiments", "nn", "report", "results"},
     "benchmark": {"core", "algorithms", "data", "defences", "engine", "experiments"},
     "live": {"core", "data", "report", "results"},
-    "export": {"alone", "api", "core", "data", "report", "results"},
+    "export": {"alone", "api", "core", "data", "evaluation", "report", "results"},
     "api": {
         "algorithms",
         "census",

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.drill.actors import Actor, read
+from benchmarks.drill.asking import rows_change_on_disk, too_much_is_asked
 from benchmarks.drill.consortium import Consortium
 from benchmarks.drill.coordinators import coordinator_fails, curious_coordinator, what_cannot_be
 from benchmarks.drill.disks import disks_fail
 from benchmarks.drill.endings import endings_fail
+from benchmarks.drill.false_claims import claims_are_false
 from benchmarks.drill.hidden import updates_are_hidden
 from benchmarks.drill.links import links_fail
 from benchmarks.drill.printed import filled, keep, show
+from benchmarks.drill.slow_links import connections_stall, lines_are_slow
 from benchmarks.drill.strangers import strangers_fail
 from benchmarks.drill.wrong_answers import sites_fail
 
@@ -28,10 +31,15 @@ SCENES: dict[str, Callable[[Consortium], None]] = {
     "strangers": strangers_fail,
     "curious": curious_coordinator,
     "hidden": updates_are_hidden,
+    "asking": too_much_is_asked,
     "coordinator": coordinator_fails,
     "cannot": what_cannot_be,
+    "claims": claims_are_false,
     "links": links_fail,
+    "stalled": connections_stall,
+    "slow": lines_are_slow,
     "disks": disks_fail,
+    "copies": rows_change_on_disk,
     "endings": endings_fail,
 }
 INSIDE = "--inside"

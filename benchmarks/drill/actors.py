@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import ClassVar
 
 PATIENCE = 600.0  # seconds for whatever must happen next; on an idle machine it takes a tenth of that
-JOIN_AS_ROGUE = (
-    "import imperfed.flower.site.joining as j; j.APP = 'benchmarks.drill.rogue:site'; "
-    "from imperfed.cli.app import main; main()"
-)
+ROGUE = "benchmarks.drill.rogue:site"
 ROOT = Path(__file__).parents[2]
 SITE_NODE = "imperfed.flower.processes.site_node"
 """A site's node, the process that answers for it, and the fork of this one that works on a message."""
+
+
+def join_as(app: str) -> str:
+    """Return a program that is `imperfed join`, but answers with another application."""
+    return f"import imperfed.flower.site.joining as j; j.APP = '{app}'; from imperfed.cli.app import main; main()"
 
 
 class Actor:

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.drill.actors import JOIN_AS_ROGUE, Actor, read
+from benchmarks.drill.actors import ROGUE, Actor, join_as, read
 from imperfed.flower.processes.keys import make_keys
 
 SITES = ("north", "south", "west")
 ROUNDS = 9
 NETWORK = "benchmarks.drill.consortium:network"
+LARGE = "benchmarks.drill.consortium:large_network"
 SETTINGS = ["--model", NETWORK, "--set", "local.steps=40", "--set", "batch=16"]
 
 
@@ -28,6 +29,15 @@ def network(shape, classes):
     from imperfed.core.network import Network
 
     return Network(nn.Sequential(nn.Linear(shape[0], 16), nn.LayerNorm(16), nn.Tanh()), nn.Linear(16, classes))
+
+
+def large_network(shape, classes):
+    """Build a network of 12 MB, which travels in three pieces."""
+    from torch import nn
+
+    from imperfed.core.network import Network
+
+    return Network(nn.Sequential(nn.Linear(shape[0], 1000), nn.Tanh(), nn.Linear(1000, 3000)), nn.Linear(3000, classes))
 
 
 class Seen(NamedTuple):
@@ -51,7 +61,7 @@ class Consortium:
         self.home, self.data, self.keys, self.policy = home, home / "data", home / "keys", home / "policy.toml"
         self.rows: list[Seen] = []
         write_federation(self.data)
-        self.policy.write_text(f'modules = ["{NETWORK}"]')
+        self.policy.write_text(f'modules = ["{NETWORK}", "{LARGE}"]')
         make_keys(self.keys, SITES, ["localhost"], days=1)
 
     def serve(
@@ -74,7 +84,7 @@ class Consortium:
         port: int,
         *,
         keys: Path | None = None,
-        rogue: bool = False,
+        rogue: bool | str = False,
         policy: Path | None = None,
         state: str = "",
         env: Mapping[str, str] | None = None,
@@ -86,7 +96,7 @@ class Consortium:
             self.home,
             f"{run}-{state or site}",
             *words,
-            start=("-c", JOIN_AS_ROGUE) if rogue else ("-m", "imperfed"),
+            start=("-c", join_as(rogue if isinstance(rogue, str) else ROGUE)) if rogue else ("-m", "imperfed"),
             env=env,
         )
 
@@ -98,6 +108,10 @@ class Consortium:
         [run] = (self.home / name).iterdir()
         return run
 
+    def toll(self, run: str, *sites: str) -> Toll:
+        """Begin to measure what a fault costs these sites in a run that has begun."""
+        return Toll(self, run, sites)
+
     def tell(self, fault: str, before: str, coordinator: str, site: str, rounds: object, state: str) -> None:
         """Record what was seen of a fault."""
         self.rows.append(Seen(fault, before, coordinator, site, str(rounds), state))
@@ -108,6 +122,33 @@ class Consortium:
         command = [sys.executable, "-m", "imperfed", "run", "pfedpll", "--rounds", ROUNDS, *SETTINGS, *words]
         subprocess.run([*map(str, command)], check=True, capture_output=True)
         return self.folder("alone")
+
+
+class Toll:
+    """What a fault costs sites that do not deserve it, from its beginning on."""
+
+    def __init__(self, drill: Consortium, run: str, sites: Sequence[str]) -> None:
+        self.drill, self.run, self.sites = drill, run, sites
+        self.before = self._failed()
+
+    def _failed(self) -> int:
+        """Return in how many rounds one of the sites has failed."""
+        return sum(len(failures(self.drill.folder(self.run), site)) for site in self.sites)
+
+    def rounds(self) -> int:
+        """Return how many answers in rounds were lost."""
+        return self._failed() - self.before
+
+    def state(self) -> str:
+        """Return which sites had to go back to an earlier state, or have lost one."""
+        logs = {site: read(self.drill.home / f"{self.run}-{site}" / "log.txt") for site in self.sites}
+        back = [site for site, log in logs.items() if "going on from the state after" in log or "is not there" in log]
+        return f"that of {', '.join(back)}" if back else "none"
+
+    def at_the_end(self) -> str:
+        """Return the same once the run has ended; a site without a report of its own has lost everything."""
+        without = [s for s in self.sites if not list(self.drill.home.glob(f"{self.run}-{s}/*/report.html"))]
+        return f"no report at {', '.join(without)}" if without else self.state()
 
 
 def write_federation(folder: Path) -> None:

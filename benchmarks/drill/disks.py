@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.drill.actors import Actor, read, shortened
-from benchmarks.drill.consortium import Consortium
+from benchmarks.drill.consortium import Consortium, failures
 from imperfed.flower.processes.child import free_port
 
 FEWER = 7
@@ -38,6 +38,7 @@ def disks_fail(drill: Consortium) -> None:
     for actor in actors.values():
         actor.ended()
     log, own = read(run / "log.txt"), read(drill.home / "disks-south" / "log.txt")
+    went_on = re.search(r"resumed after round (\d+)", log)
     back = re.findall(r".*goes back to the checkpoint before it", log)
     state = re.findall(r".*going on from the state after round \d+", own)
     drill.tell(
@@ -45,19 +46,19 @@ def disks_fail(drill: Consortium) -> None:
         "the run died, or its models were others",
         first(back),
         f"ends with code {code}",
-        "1 (done again)",
-        "none",
+        f"{3 - int(went_on[1]) if went_on else '?'} (done again)",
+        drill.toll("disks", "north").at_the_end(),
     )
-    drill.tell(
-        "one bit flipped in a site's state", "not noticed", "nothing", first(state), 0, "that of one round at one site"
-    )
+    lost = drill.toll("disks", "south")
+    seen, rounds = first(state), len(failures(run, "south"))
+    drill.tell("one bit flipped in a site's state", "not noticed", "nothing", seen, rounds, lost.at_the_end())
     drill.tell(
         f"{FEWER} rows fewer in a site's file",
         "accepted, not noticed",
         shortened(refused),
         "back with its file as it was",
-        0,
-        "none",
+        len(failures(run, "west")),
+        drill.toll("disks", "west").at_the_end(),
     )
 
 
@@ -66,8 +67,8 @@ def first(lines: list[str]) -> str:
     return shortened(lines[0]) if lines else "NOTHING"
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, at: int = -9) -> None:
     """Flip one bit of a file."""
     content = bytearray(path.read_bytes())
-    content[-9] ^= 16
+    content[at] ^= 16
     path.write_bytes(content)

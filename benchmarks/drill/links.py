@@ -25,10 +25,15 @@ SLOW = 90.0
 
 
 class Forwarder:
-    """A port whose connections end at another one. What is sent can vanish, be damaged once, or take its time."""
+    """A port whose connections end at another one. What is sent can vanish, be damaged once, stall or take its time."""
 
     def __init__(self, target: int) -> None:
         self.target, self.gone, self.damage, self.lag = target, False, False, 0.0
+        self.rate = 0.0
+        """Bytes per second of all connections together; 0: as many as they want."""
+        self.turn, self.carried = threading.Lock(), 0
+        self.open, self.stalled, self.stalls = 0, 0, 0
+        """The connections that are open, those that were stalled, and how often all of them were."""
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -39,18 +44,33 @@ class Forwarder:
             threading.Thread(target=self._carry, args=(near,), daemon=True).start()
 
     def _carry(self, near: socket.socket) -> None:
-        lost = False
+        lost, began = False, self.stalls
+        self.open += 1
         with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self.target)) as far:
-            while True:
+            while self.stalls == began:
                 for source in select.select([near, far], [], [], 1.0)[0]:
                     if not (data := source.recv(65536)):
                         return
                     lost = lost or self.gone  # TLS cannot go on after a gap
                     time.sleep(self.lag)
+                    self._throttle(len(data))
                     if not lost:
                         (far if source is near else near).sendall(self._damaged(data))
                 if lost and not self.gone:
                     return
+            while True:  # open, and nothing is carried any more
+                time.sleep(1.0)
+
+    def stall(self) -> None:
+        """Carry nothing any more on the connections there are."""
+        self.stalled, self.open, self.stalls = self.open, 0, self.stalls + 1
+
+    def _throttle(self, count: int) -> None:
+        """Wait as long as so many bytes take on this line, one connection after the other."""
+        self.carried += count
+        if self.rate:
+            with self.turn:
+                time.sleep(count / self.rate)
 
     def _damaged(self, data: bytes) -> bytes:
         if not self.damage or len(data) < 100:

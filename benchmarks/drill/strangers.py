@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -17,9 +18,12 @@ from benchmarks.drill.consortium import SITES, Consortium
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.keys import make_keys
 
+HONEST = ("north", "west")
+"""The sites of these runs that do not lie."""
 LISTENS = "0A"
 """The state of a socket that listens, in /proc/net/tcp."""
 LOCAL_CALLS = ("control/list-runs", "control/register-node", "control/start-run", "fleet/activate-node")
+NO_ROUND = "0 (before round 1)"
 CONNECTIONS, BODIES, MEGABYTES = 1050, 30, 59
 AHEAD = 60
 """Seconds by which a site's clock is fast."""
@@ -42,27 +46,29 @@ datetime.datetime, time.time = Fast, lambda: now() + {AHEAD}
 """A sitecustomize.py: a process cannot have a clock of its own, so its Python has."""
 
 
-def idle_strangers(drill: Consortium, port: int) -> list[socket.socket]:
+def idle_strangers(drill: Consortium, port: int, run: str, serving: Actor) -> list[socket.socket]:
     """Open connections and leave them idle; the rounds must go on."""
-    idle = []
+    done = len(re.findall("^round .*/", read(serving.out), re.MULTILINE))
+    idle, toll = [], drill.toll(run, *HONEST)
     for _ in range(CONNECTIONS):
         with contextlib.suppress(OSError):
             idle.append(socket.create_connection(("localhost", port), timeout=5))
+    goes_on = serving.until(rf"^round {done + 1}/\d+")
     drill.tell(
         f"{CONNECTIONS:,} idle connections of a stranger, kept open",
         "the run stood still",
-        "the rounds go on",
+        f"the rounds go on ({goes_on})",
         f"{len(idle)} opened",
-        0,
-        "none",
+        toll.rounds(),
+        toll.state(),
     )
     return idle
 
 
-def large_bodies(drill: Consortium, port: int, serving: Actor) -> None:
+def large_bodies(drill: Consortium, port: int, run: str, serving: Actor) -> None:
     """Send large bodies without a certificate; SuperLink must not grow."""
     context = ssl.create_default_context(cafile=str(drill.keys / "site-west" / "ca.crt"))
-    before, sent = serving.resident("flower-superlink"), 0
+    before, sent, toll = serving.resident("flower-superlink"), 0, drill.toll(run, *HONEST)
     head = f"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: {MEGABYTES * 10**6}\r\n\r\n".encode()
     for _ in range(BODIES):
         with contextlib.suppress(OSError):
@@ -77,13 +83,14 @@ def large_bodies(drill: Consortium, port: int, serving: Actor) -> None:
         "SuperLink: 146 MB before, 1,864 MB after",
         f"SuperLink: {before} MB before, {serving.resident('flower-superlink')} MB after",
         f"refused after {sent // 10**6} MB in all",
-        0,
-        "none",
+        toll.rounds(),
+        toll.state(),
     )
 
 
-def local_user(drill: Consortium, site: Actor) -> None:
+def local_user(drill: Consortium, run: str, site: Actor) -> None:
     """Look for ports on which a site's processes listen, and for files that others may read."""
+    toll = drill.toll(run, *HONEST)
     lines = [line.split() for name in ("tcp", "tcp6") for line in read(Path(f"/proc/net/{name}")).splitlines()[1:]]
     listening = {words[9] for words in lines if words[3] == LISTENS}
     ports = {inode for pid in site.pids() for inode in sockets(pid) if inode in listening}
@@ -91,11 +98,13 @@ def local_user(drill: Consortium, site: Actor) -> None:
     readable = [p for p in (state, *state.rglob("*")) if p.exists() and p.stat().st_mode & 0o077]
     told = f"{len(ports)} ports to ask at; {len(readable)} files and folders open to others"
     before = "SuperNode's port gave out tasks, and the model with them"
-    drill.tell("a local user looks for a way to a site's tasks", before, "nothing", told, 0, "none")
+    fault = "a local user looks for a way to a site's tasks"
+    drill.tell(fault, before, "nothing", told, toll.rounds(), toll.state())
 
 
-def local_caller(drill: Consortium, serving: Actor) -> None:
+def local_caller(drill: Consortium, run: str, serving: Actor) -> None:
     """Call SuperLink on loopback as another user of the coordinator's machine would, past the gate."""
+    toll = drill.toll(run, *HONEST)
     words = command(serving.pids("flower-superlink")[0])
     near = f"https://localhost:{words[words.index('--port') + 1]}"
     verify = ssl.create_default_context(cafile=str(drill.keys / "coordinator" / "ca.crt"))
@@ -105,7 +114,8 @@ def local_caller(drill: Consortium, serving: Actor) -> None:
     told = sorted({f"{one.status_code} {one.text}" for one in answers})
     fault = "a local user calls the coordinator's SuperLink on loopback"
     before = "anyone on the machine could submit a run that the sites answered"
-    drill.tell(fault, before, f"{len(answers)} calls, each answered: {'; '.join(told)}", "nothing", 0, "none")
+    seen = f"{len(answers)} calls, each answered: {'; '.join(told)}"
+    drill.tell(fault, before, seen, "nothing", toll.rounds(), toll.state())
 
 
 def sockets(pid: int) -> list[str]:
@@ -138,7 +148,8 @@ def unknown_key(drill: Consortium, port: int, serving: Actor) -> None:
     seen = [line for line in read(serving.out).splitlines() if "north has connected" in line]
     refused = serving.said(r"^no connection with .*")
     told = f"{seen or 'it does not connect'}: “{refused}”"
-    drill.tell("an unregistered key", "held as well", told, f"{joining.last()} (code {code})", 0, "none")
+    toll = drill.toll("third")
+    drill.tell("an unregistered key", "held as well", told, f"{joining.last()} (code {code})", NO_ROUND, toll.state())
 
 
 def one_key_twice(drill: Consortium, port: int) -> None:
@@ -148,9 +159,8 @@ def one_key_twice(drill: Consortium, port: int) -> None:
     second = drill.join("third", "north", port, state="north-again")
     told = second.until(r".*(?:another|connected|registered|in use).*")
     alive = "goes on" if first.popen.poll() is None else "HAS ENDED"
-    drill.tell(
-        "two `imperfed join` with one key", "no reason was given", "nothing", f"{told}; the first {alive}", 0, "none"
-    )
+    toll, both = drill.toll("third", "north", "north-again"), f"{told}; the first {alive}"
+    drill.tell("two `imperfed join` with one key", "no reason was given", "nothing", both, NO_ROUND, toll.state())
     for actor in (first, second):
         actor.kill_now()
 
@@ -164,8 +174,9 @@ def fast_clock(drill: Consortium, port: int, serving: Actor) -> None:
     late = drill.join("third", "west", port, env=path)
     told = late.until(r".*clock of this machine.*")
     late.kill_now()
+    toll = drill.toll("third", "west")
     seen = "admitted" if "west has connected" in read(serving.out) else "nothing"
-    drill.tell(f"a clock {AHEAD} s fast", "never joined, and no reason was given", seen, told, 0, "none")
+    drill.tell(f"a clock {AHEAD} s fast", "never joined, and no reason was given", seen, told, NO_ROUND, toll.state())
 
 
 def expired(drill: Consortium) -> None:
@@ -176,4 +187,4 @@ def expired(drill: Consortium) -> None:
     server = drill.serve("fourth", free_port(), "--keys", drill.home / "old" / "coordinator")
     codes = server.ended(), site.ended()
     words = [f"{actor.last()} (code {code})" for actor, code in zip((server, site), codes, strict=True)]
-    drill.tell("an expired certificate", "held as well", *words, 0, "none")
+    drill.tell("an expired certificate", "held as well", *words, NO_ROUND, "none: neither has begun")

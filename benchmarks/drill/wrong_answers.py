@@ -7,7 +7,7 @@ import socket
 import time
 
 from benchmarks.drill.actors import read
-from benchmarks.drill.consortium import SETTINGS, SITES, Consortium, failures
+from benchmarks.drill.consortium import SETTINGS, SITES, Consortium, Toll, failures
 from benchmarks.drill.rogue import FAULTS, FIGURES
 from benchmarks.drill.strangers import idle_strangers, large_bodies, local_caller, local_user
 from imperfed.flower.processes.child import free_port
@@ -25,10 +25,10 @@ def sites_fail(drill: Consortium) -> None:
     serving.until(r"^round 2/")
     answered = cut_a_request(drill, port)
     gate = serving.until(r"^.*the sender disconnected.*")  # before strangers use up the lines of the log
-    kept_open = idle_strangers(drill, port)
-    large_bodies(drill, port, serving)
-    local_user(drill, actors["west"])
-    local_caller(drill, serving)
+    kept_open = idle_strangers(drill, port, NAME, serving)
+    large_bodies(drill, port, NAME, serving)
+    local_user(drill, NAME, actors["west"])
+    local_caller(drill, NAME, serving)
     serving.until(r"^round 3/")
     killed = actors["north"].kill()
     began = time.monotonic()
@@ -85,11 +85,15 @@ def lies(drill: Consortium) -> None:
         "the global model was the attacker's",
         counted_as[0] if counted_as else "NOTHING",
         "its log",
-        0,
-        "none",
+        len(failures(run, "south")) - len(FAULTS),
+        Toll(drill, NAME, ("west",)).at_the_end(),
     )
     when, fault = FIGURES
-    drill.tell(f"{fault} ({when})", "taken as said", refused[0] if refused else "NOTHING", "its log", 0, "none")
+    seen = refused[0] if refused else "NOTHING"
+    state = Toll(drill, NAME, SITES).at_the_end()
+    drill.tell(
+        f"{fault} ({when})", "taken as said", seen, "its log", len(re.findall(f"{when}: .* failed", seen)), state
+    )
 
 
 def cut_a_request(drill: Consortium, port: int) -> str:

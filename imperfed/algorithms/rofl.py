@@ -59,6 +59,10 @@ class RoFL(Algorithm):
         refuse_other_objectives(self.name, self.objective)
 
     @property
+    def leaves_out(self) -> float:
+        return self.forget_rate
+
+    @property
     def fixed_recipe(self) -> dict[str, str]:
         return {"optimizer": "the state of its steps holds class centroids beside the momentum of SGD"}
 

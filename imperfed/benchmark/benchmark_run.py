@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.parallel import LOOK, ParallelRuns, paying
+from imperfed.experiments.parallel import ParallelRuns, paying
 from imperfed.experiments.ranks import over_ranks
 from imperfed.experiments.reproduction.run_study import MakeConfig
 from imperfed.experiments.tuning import Tuning, attempts, best_of, words
@@ -204,10 +203,6 @@ def in_processes(
     todo: Sequence[Training], processes: ParallelRuns, jobs: int, watch: Callable[[], Watch]
 ) -> Iterator[BenchmarkRecord]:
     """Yield what came of these trainings, as they end in several processes."""
-    stop = watch().stop
-    left = set(processes.begun(jobs, aside, [(training,) for training in todo], todo[0].config, todo[0].folder))
-    while left:
-        ended, left = wait(left, LOOK, FIRST_COMPLETED)
-        yield from (future.result() for future in ended)
-        if stop():
-            raise Interrupted("interrupted")
+    calls, first = [(training,) for training in todo], todo[0]
+    for _, record in processes.as_they_end(jobs, aside, calls, first.config, first.folder, watch().stop):
+        yield record

@@ -49,4 +49,5 @@ def page_part(kind: BenchmarkKind) -> str:
 
 
 def _why(dataset: BenchmarkSet) -> str:
-    return f", which needs a GPU: {dataset.gpu}" if dataset.gpu else ""
+    hours = f", which takes hours on a CPU: {dataset.hours}" if dataset.hours else ""
+    return f", which needs a GPU: {dataset.gpu}" if dataset.gpu else hours

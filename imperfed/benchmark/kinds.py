@@ -24,6 +24,7 @@ FOLDER = Path(str(resources.files("imperfed.benchmark")))
 EXAMPLE = "example "
 """Data that begin with this are an example that comes with imperfed."""
 NO_GPU = "needs a GPU, and there is none here"
+HOURS = "takes hours without a GPU, and there is none here"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class BenchmarkSet:
     about: str = ""
     gpu: str = ""
     """What takes too long without a GPU; empty: nothing."""
+    hours: str = ""
+    """What takes hours without a GPU; empty: nothing."""
 
     @property
     def data(self) -> str:
@@ -47,7 +50,9 @@ class BenchmarkSet:
         """Return why it is left out unless it is asked for by name; empty if it is not."""
         if missing := self.missing():
             return missing
-        return f"{NO_GPU} ({self.gpu})" if self.gpu and not has_gpu else ""
+        if has_gpu or not (self.gpu or self.hours):
+            return ""
+        return f"{NO_GPU} ({self.gpu})" if self.gpu else f"{HOURS} ({self.hours})"
 
     def missing(self) -> str:
         """Return which files are missing and where they were looked for; empty if all are there."""

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from imperfed.census.columns import BLANK_WORDS, CODE, MOST_NUMBERS, Column, kept
 from imperfed.data.files.cells import NUMBER, encoded, word
-from imperfed.data.files.number_cells import seconds
 from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delimiter
 from imperfed.data.files.memory import MemoryTable, Source
+from imperfed.data.files.number_cells import seconds
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.table import read_table
 from imperfed.data.files.text import filled_rows

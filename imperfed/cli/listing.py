@@ -23,6 +23,12 @@ COLUMNS = {
 """The columns of the lists whose entries hold more than a table can show."""
 METHODS = {"algorithm": "algorithms", "objective": "objectives: local losses, as NAME (under fedavg) or ALGORITHM+NAME"}
 
+BESIDE = (
+    "SLEEC, FedALC's reference, is not among them: it predicts from the training rows' own labels, which may leave no "
+    "site. In a checkout: python -m benchmarks.sleec."
+)
+"""What the papers compare with that cannot be an algorithm here."""
+
 
 def listing(what: str, as_json: bool, console: Console) -> None:
     """Print one part of the catalogue."""
@@ -41,6 +47,8 @@ def listing(what: str, as_json: bool, console: Console) -> None:
     for title, part in parts_of(what, entries):
         columns = COLUMNS.get(what) or tuple(part[0] if part else ("name", "about"))
         print_table(console, [TableColumn(x, [str(entry[x]) for entry in part], words=True) for x in columns], title)
+    if what == "algorithms":
+        console.print(BESIDE)
     if what == "datasets":
         console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
         for entry in entries:

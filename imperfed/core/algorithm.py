@@ -90,6 +90,11 @@ class Algorithm:
         return "merge" not in self.overridden
 
     @property
+    def leaves_out(self) -> float:
+        """The largest share of a batch's rows that a step leaves out: its gradient rests on the others alone."""
+        return 0.0
+
+    @property
     def fixed_recipe(self) -> dict[str, str]:
         """The parts of the training recipe that the method decides itself, each with the reason.
 

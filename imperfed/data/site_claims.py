@@ -7,11 +7,17 @@ import math
 import torch
 from torch import Tensor
 
+from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 from imperfed.data.moments import LEVELS
 from imperfed.data.site_description import SiteInfo, shapes
 
 MOST_ROWS = 2**40
+MOST_NUMBERS, MOST_LENGTHS = 2**31, 8
+"""In one input, and of its shape."""
+LONGEST_DIGEST = 200
+LARGEST_VALUE = torch.finfo(torch.float32).max
+"""Of an input, which is in float32."""
 SUMS = {"count": torch.int64, "sum": torch.float64, "square": torch.float64, "mistakes": torch.int64}
 """What `Moments` sends, and its types."""
 MEDIANS = {"quantiles": torch.float64, "known": torch.int64}
@@ -25,12 +31,27 @@ def check_claims(info: SiteInfo) -> None:
     for what, count, least in counts:
         if not least <= count <= MOST_ROWS:
             raise DataError(f"{info.name}: it cannot have {count} {what}")
-    if not all(type(length) is int and length >= 0 for length in (*info.shape, info.features)):
+    if wrong_shape(info):
         raise DataError(f"{info.name}: {info.shape} is not the shape of an input")
-    if info.annotated and shapes(info.annotated) != {"classes": (len(info.classes),)}:
+    if info.annotated and forms(info.annotated) != {"classes": ((len(info.classes),), torch.bool)}:
         raise DataError(f"{info.name}: its annotated classes are not one flag per class")
+    if len(info.digest) > LONGEST_DIGEST or not info.digest.isprintable():
+        raise DataError(f"{info.name}: {info.digest!r} is not a digest of rows")
     if info.sums and (problem := wrong_sums(info) or wrong_quantiles(info)):
         raise DataError(f"{info.name}: its sums for the scaling cannot be right: {problem}")
+
+
+def wrong_shape(info: SiteInfo) -> bool:
+    """Return whether no input of a reasonable size has this shape."""
+    lengths = (*info.shape, info.features)
+    if len(lengths) > MOST_LENGTHS or not all(type(n) is int and 0 <= n <= MOST_NUMBERS for n in lengths):
+        return True
+    return math.prod(info.shape) > MOST_NUMBERS
+
+
+def forms(tree: Tree) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Return shape and type of every tensor."""
+    return {name: (tuple(t.shape), t.dtype) for name, t in tree.items()}
 
 
 def wrong_sums(info: SiteInfo) -> str:
@@ -48,18 +69,19 @@ def wrong_sums(info: SiteInfo) -> str:
         return f"{shapes(info.sums)} do not fit inputs of shape {info.shape}"
     if not (torch.isfinite(total).all() and torch.isfinite(square).all()):
         return "they are not finite"
-    values = rows if is_table else rows * math.prod(info.shape[1:])
+    values = float(rows if is_table else rows * math.prod(info.shape[1:]))
     if wrong := wrong_counts(count, float(mistakes), values, exactly=not is_table):
         return wrong
-    if (square < 0).any() or (total.square() > count * square * (1 + ROUNDING) + 1e-30).any():
+    too_large = (total.abs() > count * LARGEST_VALUE).any() or (square > count * LARGEST_VALUE**2).any()
+    if too_large or (square < 0).any() or (total.square() > count * square * (1 + ROUNDING) + 1e-30).any():
         return "no numbers have such a sum and such a sum of squares"
     return ""
 
 
-def wrong_counts(count: Tensor, mistakes: float, values: int, exactly: bool) -> str:
+def wrong_counts(count: Tensor, mistakes: float, values: float, exactly: bool) -> str:
     """Return what is wrong with the numbers of values behind sums; `values`: as many as there can be in each."""
     if (count < 0).any() or (count > values).any() or (exactly and (count != values).any()):
-        return f"they count {float(count.max()):.0f} values per column, and its rows have {values}"
+        return f"they count {float(count.max()):.0f} values per column, and its rows have {values:.0f}"
     if not 0 <= mistakes <= float((values - count).sum()):
         return f"they leave {mistakes:.0f} numbers out, and count them as well"
     return ""
@@ -74,6 +96,6 @@ def wrong_quantiles(info: SiteInfo) -> str:
         return f"{shapes(info.sums)} do not fit inputs of shape {info.shape}"
     if (known < 0).any() or (known > info.rows + info.held_out).any():
         return f"quantiles of {int(known.max())} values, and it has {info.rows + info.held_out} rows"
-    if not torch.isfinite(quantiles).all() or (quantiles.diff(dim=1) < 0).any():
+    if not (quantiles.abs() <= LARGEST_VALUE).all() or (quantiles.diff(dim=1) < 0).any():
         return "the quantiles of a column do not increase"
     return ""

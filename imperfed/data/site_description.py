@@ -49,6 +49,7 @@ def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
         ("kind of labels", [info.kind for info in infos]),
         ("shape of an input", [info.features or info.shape for info in infos]),
         ("test rows", [info.tests >= 0 for info in infos]),
+        ("test classes per row", ["several" if info.several else "one" for info in infos]),
         ("sums", [shapes(info.sums) for info in infos]),
         ("annotated classes", [shapes(info.annotated) for info in infos]),
     ):

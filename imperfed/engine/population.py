@@ -30,6 +30,10 @@ class ModelEvaluator(Protocol):
     def sites(self) -> int:
         """The number of sites with a test set of their own."""
 
+    @property
+    def figure_names(self) -> tuple[tuple[str, ...], ...]:
+        """The names that the scores of one site can have, in order; those of an honest site are one of these rows."""
+
     def site(self, site: int, net: Net) -> Scores:
         """Return a network's scores on one site's own test set."""
 

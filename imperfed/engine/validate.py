@@ -9,7 +9,7 @@ import torch
 
 from imperfed.core.batch import Tree
 from imperfed.core.exchange import Exchange, Query, Train, WeightedGradient
-from imperfed.core.foreign_text import printable
+from imperfed.core.foreign_text import LONGEST, printable
 from imperfed.engine.failures import Failure, Misshapen, NotFinite
 from imperfed.engine.state import nbytes
 
@@ -20,6 +20,12 @@ PER_ROW = 1024
 """Further bytes for each of a site's rows, where it answers about rows, such as with keyed digests."""
 MULTIPLE = 8
 """And as often what it was sent: methods answer with the model, a momentum, a control variate."""
+
+
+LARGEST_NUMBER = 1e15
+"""The largest magnitude of a number in an answer from elsewhere: squares and sums of such are finite in float32."""
+LARGEST_SUM = LARGEST_NUMBER**2
+"""The same in a repair, where answers are themselves sums of squares."""
 
 
 def largest_answer(down: Tree, rows: int, features: int = 0, classes: int = 0) -> int:
@@ -67,6 +73,14 @@ def check_finite(*trees: Tree) -> NotFinite | None:
     return None
 
 
+def check_size(answer: Tree, largest: float = LARGEST_NUMBER) -> NotFinite | None:
+    """Find a part with numbers so large that what is made of them would not be finite, whatever the others sent."""
+    for name, t in answer.items():
+        if t.is_floating_point() and t.numel() and largest < float(t.abs().max()) < torch.inf:
+            return NotFinite(f"{REFUSED}{name!r} holds numbers beyond {largest:g}")
+    return None
+
+
 def check_answer(answer: Tree, exchange: Exchange, server: Tree) -> Failure | None:
     """Check what a site has sent, from this process or elsewhere."""
     return check_shapes(answer, expected_parts(exchange, server)) or check_finite(answer)
@@ -80,10 +94,14 @@ def check_alike(answers: Mapping[int, Tree]) -> dict[int, Failure]:
     }
     usual = Counter(shapes.values()).most_common(1)[0][0] if shapes else ()
     return {
-        k: Misshapen(f"{REFUSED}{printable(str(dict(own)))} differs from the others' {dict(usual)}")
+        k: Misshapen(f"{REFUSED}{_shown(own)} differs from the others' {_shown(usual)}")
         for k, own in shapes.items()
         if own != usual
     }
+
+
+def _shown(shapes: Sequence[tuple[str, object]]) -> str:
+    return printable(str(dict(shapes)), LONGEST // 2)
 
 
 def check_parts(query: Query, downs: Sequence[Tree], answers: Sequence[Tree], any_length: bool) -> dict[int, Failure]:

@@ -14,7 +14,7 @@ from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
 from imperfed.engine.gathering import in_parts
 from imperfed.engine.population import Scores
-from imperfed.evaluation.fairness import Between, FairnessSummary
+from imperfed.evaluation.fairness import Between, FairnessSummary, rate_names
 from imperfed.evaluation.label_figures import FillingFigures, RepairFigures, SuspectFigures
 from imperfed.evaluation.model_figures import (
     ONE_CLASS,
@@ -112,6 +112,17 @@ class Evaluator:
         """The name of the leading figure in tables."""
         tested = [y for y in (*self.oracle.test_y[:1], self.oracle.common_y, self.oracle.validation_y) if y is not None]
         return next(iter(self._metrics(tested[0]) if tested else ONE_CLASS))
+
+    @property
+    def figure_names(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the figures of one site, in order: of one whose rows have known groups, there may be more."""
+        if not self.sites:
+            return ()
+        annotated = () if self.annotated is None else ("auroc", ANNOTATED, NEVER_ANNOTATED)
+        names = tuple(dict.fromkeys((*self._metrics(self.oracle.test_y[0]), *annotated)))
+        if self.between is None:
+            return (names,)
+        return tuple((*names, *fair) for fair in rate_names())
 
     def _metrics(self, y: Tensor) -> dict[str, Metric]:
         """Return the figures that suit the truth; without test sets at the sites, a short list of classes counts."""

@@ -102,6 +102,14 @@ def rates(by: str, predicted: Tensor, y: Tensor, inside: Tensor, u: int) -> Scor
     return scores
 
 
+def rate_names() -> tuple[tuple[str, ...], ...]:
+    """Return the names of a site's rates in order: without those by true group, and with them."""
+    by_candidate, by_true = (
+        tuple(f"{FAIR}{rate}/{group}/{by}" for group in GROUPS for rate in ("accuracy", *RATES)) for by in BY
+    )
+    return by_candidate, (*by_candidate, *by_true)
+
+
 def pooled(by: str, sites: Iterable[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Tensor | None:
     """Return the counts of all sites together, from their rates; None if no site has any.
 

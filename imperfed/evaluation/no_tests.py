@@ -14,6 +14,7 @@ class NoTests:
     """An evaluator without test rows: a search never sees them."""
 
     sites = 0
+    figure_names: tuple[tuple[str, ...], ...] = ()
 
     def site(self, site: int, net: Net) -> Scores:
         """Return nothing."""

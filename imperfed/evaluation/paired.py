@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -54,6 +54,15 @@ def paired_difference(
     edges = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64)
     low, high = torch.tensor(gains, dtype=torch.float64).quantile(edges).tolist()
     return Difference(*whole, low, high, measured[0][0] if same_rows else sum(n for n, _, _ in measured))
+
+
+def interval_of_mean(values: Sequence[float]) -> tuple[float, float]:
+    """Return where the mean of which these values are a sample lies, by Student's t."""
+    from scipy.stats import t
+
+    n, mean = len(values), fmean(values)
+    reach = float(t.ppf((1 + LEVEL) / 2, n - 1)) * stdev(values) / math.sqrt(n)
+    return mean - reach, mean + reach
 
 
 def _means(sites: Sequence[tuple[int, Figure, Figure]], rows: Sequence[Tensor]) -> tuple[float, float] | None:

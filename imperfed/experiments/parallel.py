@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -114,6 +114,24 @@ class ParallelRuns:
                 yield future.result()
         if interrupted:
             raise Interrupted("\n".join(interrupted))
+
+    def as_they_end(
+        self,
+        jobs: int,
+        work: Callable[..., T],
+        calls: Sequence[tuple[Any, ...]],
+        like: Config,
+        folder: Path,
+        stop: Callable[[], bool],
+    ) -> Iterator[tuple[int, T]]:
+        """Yield the place of each of these calls and what it returned, in the order in which they end."""
+        places = {future: place for place, future in enumerate(self.begun(jobs, work, calls, like, folder))}
+        left = set(places)
+        while left:
+            ended, left = wait(left, LOOK, FIRST_COMPLETED)
+            yield from ((places[future], future.result()) for future in ended)
+            if stop():
+                raise Interrupted("interrupted")
 
     def begun(
         self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]], like: Config, folder: Path

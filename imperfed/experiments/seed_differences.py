@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from imperfed.evaluation.paired import LEVEL, Difference
+from imperfed.evaluation.paired import LEVEL, Difference, interval_of_mean
 from imperfed.experiments.comparison_line import Line
 from imperfed.experiments.federating_gain import RowFigures, over_rows_of
 
@@ -124,13 +124,9 @@ def paired(name: str, best: str, ours: Mapping[int, float], theirs: Mapping[int,
 
 def over_seeds(values: Sequence[float]) -> Interval | None:
     """Return the interval of a mean over seeds, by Student's t; None where all of them have the same value."""
-    from scipy.stats import t
-
-    n, mean, spread = len(values), statistics.fmean(values), statistics.stdev(values)
-    if spread <= ALIKE:
+    if statistics.stdev(values) <= ALIKE:
         return None
-    reach = float(t.ppf((1 + LEVEL) / 2, n - 1)) * spread / math.sqrt(n)
-    return Interval(mean - reach, mean + reach, SEEDS, n)
+    return Interval(*interval_of_mean(values), SEEDS, len(values))
 
 
 def p_of(values: Sequence[float]) -> float:

@@ -19,11 +19,11 @@ FOLDER = Path(str(resources.files("imperfed.experiments.studies")))
 """Where the studies that come with imperfed lie, and beside each its results."""
 KEYS = {
     *("title", "place", "labels", "differs", "substitute", "no_data", "program", "draw", "axis", "reference", "lacks"),
-    *("gpu", "seeds", "measures", "beside_compare", "settings", "rows", "columns"),
+    *("gpu", "hours", "seeds", "measures", "beside_compare", "settings", "rows", "columns"),
 }
 """What the file of a study may hold."""
 OF_ROWS = {"name", "method", "paper"}
-OF_COLUMNS = {"settings", "paper", "fill", "substitute", "no_data", "gpu"}
+OF_COLUMNS = {"settings", "paper", "fill", "substitute", "no_data", "gpu", "hours"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class StudyColumn:
     """Why it cannot be run."""
     gpu: str = ""
     """What takes too long without a GPU."""
+    hours: str = ""
+    """What takes hours on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Study:
     """The setting in which the columns differ."""
     gpu: str = ""
     """What takes too long without a GPU, if that holds for all columns."""
+    hours: str = ""
+    """What takes hours on a CPU, if that holds for all columns."""
     lacks: str = ""
     """Rows of the paper that are not here, and why."""
     reference: str = ""
@@ -191,7 +195,7 @@ def _columns(file: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[S
         paper = {row: _numbers(value) for row, value in column.get("paper", {}).items()}
         fill = {key: str(value) for key, value in column.get("fill", {}).items()}
         own = dict(flat_settings(column.get("settings", {})))
-        said = {key: column[key] for key in ("substitute", "no_data", "gpu") if key in column}
+        said = {key: column[key] for key in ("substitute", "no_data", "gpu", "hours") if key in column}
         yield StudyColumn(name, own, paper, fill, **said)
     if "columns" not in file:
         rows = {row.get("name", row["method"]): _numbers(row["paper"]) for row in file["rows"] if "paper" in row}

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +19,13 @@ from typing import Any
 
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, DivergedError
+from imperfed.core.threads import one_thread
 from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.evaluator import VALIDATION
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.parallel import ParallelRuns, paying
+from imperfed.experiments.stopping import stop_is_wanted
 from imperfed.experiments.watch import Interrupted, Watch
 
 FACTORS = (1.0, 3.0, 1 / 3, 10.0, 0.1, 30.0, 1 / 30, 5.0, 0.2)
@@ -75,40 +79,53 @@ def words(settings: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """One trial of a row."""
+
+    row: str
+    number: int
+    settings: Mapping[str, Any]
+    """Those that are tried, beside what the row says."""
+    key: str
+    """What distinguishes it in the file: what the row says, the share held out, and the settings."""
+    config: Config
+
+    def told(self, tuning: Tuning) -> str:
+        """Return a line that says which one it is."""
+        return f"tuning {self.row}, trial {self.number + 1} of {tuning.trials}"
+
+
+@dataclass(frozen=True)
 class Choices:
-    """The settings chosen for every row of a comparison, kept in a file trial by trial."""
+    """The settings chosen for every row of a comparison, from the scores of all trials, which a file keeps."""
 
     path: Path
     tuning: Tuning
 
-    def of(
-        self, methods: Mapping[str, str], make: Callable[[str, int], Config], watch: Watch
-    ) -> dict[str, dict[str, Any]]:
-        """Return the best settings of every row, by its name; trials in the file are not repeated."""
-        chosen: dict[str, dict[str, Any]] = {}
-        for name, method in methods.items():
+    def trials(self, methods: Mapping[str, str], make: Callable[[str, int], Config]) -> Iterator[Trial]:
+        """Yield all trials of all rows, by their names."""
+        for row, method in methods.items():
+            config = make(method, self.tuning.seed)
+            for number, own in enumerate(attempts(config, self.tuning)):
+                key = f"{config.digest()} {self.tuning.held_out:g} {json.dumps(own)}"
+                yield Trial(row, number, own, key, make(" ".join([method, *words(own)]), self.tuning.seed))
 
-            def announce(trial: int, name: str = name) -> None:
-                done = (len(chosen) + trial / self.tuning.trials) / len(methods)
-                watch.search(f"tuning {name}, trial {trial + 1} of {self.tuning.trials}", done)
-                if watch.stop():
-                    raise Interrupted(f"interrupted while tuning {name}")
+    def missing(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Return the trials that are not in the file; of equal ones, as two rows may have them, one."""
+        known = self._read()
+        return list({trial.key: trial for trial in trials if trial.key not in known}.values())
 
-            chosen[name] = self._best(method, lambda words: make(words, self.tuning.seed), announce)
-        return chosen
+    def keep(self, trial: Trial, score: float | None) -> None:
+        """Write the score of a trial into the file."""
+        text = json.dumps(self._read() | {trial.key: score}, indent=1)
+        write_whole(self.path, lambda partly: partly.write_text(text, encoding="utf-8"))
 
-    def _best(self, method: str, make: Callable[[str], Config], announce: Callable[[int], None]) -> dict[str, Any]:
-        """Return the settings of the best trial of one method."""
-        config, known = make(method), self._read()
-        scores: list[tuple[float | None, dict[str, Any]]] = []
-        for number, own in enumerate(attempts(config, self.tuning)):
-            trial = f"{config.digest()} {self.tuning.held_out:g} {json.dumps(own)}"
-            if trial not in known:
-                announce(number)
-                known[trial] = judged(make(" ".join([method, *words(own)])), self.tuning)
-                self._write(known)
-            scores.append((known[trial], own))
-        return best_of(scores)
+    def best(self, trials: Iterable[Trial]) -> dict[str, dict[str, Any]]:
+        """Return the best settings of every row, all of whose trials are in the file."""
+        known, scores = self._read(), defaultdict[str, list[tuple[float | None, dict[str, Any]]]](list)
+        for trial in trials:
+            scores[trial.row].append((known[trial.key], dict(trial.settings)))
+        return {row: best_of(found) for row, found in scores.items()}
 
     def _read(self) -> dict[str, float | None]:
         """Return the scores of the trials in the file."""
@@ -117,9 +134,34 @@ class Choices:
         except ValueError as error:
             raise DataError(f"{self.path}: cut short or damaged ({error}); delete it to tune again") from error
 
-    def _write(self, known: Mapping[str, float | None]) -> None:
-        text = json.dumps(known, indent=1)
-        write_whole(self.path, lambda partly: partly.write_text(text, encoding="utf-8"))
+
+def scored(
+    trials: Sequence[Trial], tuning: Tuning, processes: ParallelRuns, folder: Path, watch: Watch
+) -> Iterator[tuple[int, float | None]]:
+    """Yield the place of each trial and its score, as they end; side by side in as many processes as there are.
+
+    `folder`: where the runs that follow will be, with which ranks begin.
+    """
+    most = (processes.jobs or paying(trials[0].config)) if trials else 0
+    if most > 1:
+        # No more processes start than have something to do; runs that follow may have use for all of them.
+        calls = [(one, tuning) for one in trials]
+        yield from processes.as_they_end(most, aside, calls, trials[0].config, folder, watch.stop)
+        return
+    for place, trial in enumerate(trials):
+        if watch.stop():
+            raise Interrupted(f"interrupted while tuning {trial.row}")
+        watch.search(trial.told(tuning), place / len(trials))
+        yield place, judged(trial.config, tuning)
+
+
+def aside(trial: Trial, tuning: Tuning) -> float | None:
+    """Return the score of a trial in another process, which prints when it begins and has one core to itself."""
+    if stop_is_wanted():
+        raise Interrupted(f"interrupted while tuning {trial.row}")
+    print(f"{trial.told(tuning)}\n", end="", flush=True)  # in one piece: other processes write at the same moment
+    with one_thread():
+        return judged(trial.config, tuning)
 
 
 def judged(config: Config, tuning: Tuning) -> float | None:

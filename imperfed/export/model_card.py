@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from imperfed.core.labels import KINDS
+from imperfed.evaluation.paired import interval_of_mean
 from imperfed.report.words import MEANINGS, count, many, named, per_cent, product
 from imperfed.results.summary import Summary
 
@@ -15,6 +16,8 @@ Z = 1.96
 """Of a 95 % interval."""
 ALL = "all sites"
 """Whose model it is that the sites share."""
+LEAST_SITES = 3
+"""The sites below which their mean has no interval."""
 FEW = 100
 """The test rows below which a figure is said to be rough."""
 
@@ -100,7 +103,9 @@ def _tested(summary: Summary, site: str | None) -> Tested:
 def _figures(summary: Summary, tested: Tested) -> Iterator[str]:
     yield _leading_figure(summary, tested)
     if summary.personal.mean is not None:
-        yield f"Mean over sites: {per_cent(summary.personal.mean)}; worst site: {per_cent(summary.personal.worst)}."
+        over = _over_sites([row.value for row in summary.sites if row.value is not None])
+        mean, worst = per_cent(summary.personal.mean), per_cent(summary.personal.worst)
+        yield f"Mean over sites: {mean}{over}; worst site: {worst}."
     for name, figure in summary.common.items():
         yield f"Global model on {many(figure.n, 'common row')}: {named(name)} {per_cent(figure.value)}."
     if summary.calibration is not None:
@@ -125,9 +130,19 @@ def _leading_figure(summary: Summary, tested: Tested) -> str:
     rows = many(tested.rows, "test row")
     line = f"On the {rows} of {tested.whose}: {named(summary.metric)} {per_cent(tested.value)}"
     if summary.metric != "accuracy":
-        return f"{line}, the mean weighted by their rows." if tested.whose == ALL else f"{line}."
+        line = f"{line}, the mean weighted by their rows" if tested.whose == ALL else line
+        return f"{line}. Its interval would take the rows, which are not here: `imperfed compare` shows one."
     low, high = accuracy_interval(tested.value, tested.rows)
     return f"{line} (95 % interval {per_cent(low)} to {per_cent(high)})."
+
+
+def _over_sites(values: Sequence[float]) -> str:
+    """Return the 95 % interval of the mean over sites, by Student's t, in words; empty for fewer than three sites."""
+    if len(values) < LEAST_SITES:
+        return ""
+    low, high = interval_of_mean(values)
+    low, high = max(low, 0.0), min(high, 1.0)
+    return f" (95 % interval for sites like these {len(values)}: {per_cent(low)} to {per_cent(high)})"
 
 
 def _sent(summary: Summary) -> Iterator[str]:

@@ -56,7 +56,8 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
         return read_once(state, sources, f"{name}\n{about}", read)
 
     policy = SitePolicy.read(Path(described["policy"])) if described["policy"] else SitePolicy()
-    return LocalSite(name, files, state, secret, described["device"], policy, bool(described["accepts"]))
+    accepts, source = bool(described["accepts"]), str(data)
+    return LocalSite(name, files, state, secret, described["device"], policy, accepts, source, test is not None)
 
 
 def prepare() -> None:

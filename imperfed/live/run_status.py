@@ -18,6 +18,7 @@ from imperfed.report.run_files import COMMON, PERSONAL, STAMPED, Course, RunFile
 from imperfed.report.words import named
 from imperfed.results.folder import RunFolder
 from imperfed.results.prediction_figures import listed
+from imperfed.results.site_verdicts import OUT, judges, metric_of
 
 ROUND = re.compile(r"(\d{4}-\d\d-\d\dT[\d:]+) round (\d+): \d+ of \d+ sites answered")
 QUIET = 120.0
@@ -40,6 +41,10 @@ class SiteStatus:
     value: float | None
     last_round: int | None
     """None where no site sends its loss, so that it is not known."""
+    out: int | None = None
+    """The number of rounds in which a defence left it out; None where no defence judges single sites."""
+    out_now: bool = False
+    """Whether one did so when it judged the site last."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,9 @@ class RunStatus:
             lines.append(f"{self.metric} {100 * self.mean:.1f} %{worst}")
         if self.loss:
             lines.append(f"loss {self.loss[-1][1]:.4g}")
+        left_out = [row.site for row in self.sites if row.out_now]
+        if left_out:
+            lines.append(f"left out by the defence: {listed(left_out)}")
         behind = [row.site for row in self.sites if row.last_round is not None and row.last_round < self.round]
         if behind and self.state != "ended":
             lines.append(f"not in the last round: {listed(behind)}")
@@ -133,7 +141,24 @@ def site_rows(run: RunFiles) -> tuple[SiteStatus, ...]:
         trained |= dict.fromkeys(sites, round)
     values = {row.site: row.value for row in run.sites}  # a coordinator knows sites by their answers only
     never = 0 if trained else None
-    return tuple(SiteStatus(site, values.get(site), trained.get(site, never)) for site in {**values, **trained})
+    verdicts = verdicts_on(run)
+    judged = {site: (sum(rounds.values()), rounds[max(rounds)]) for site, rounds in verdicts.items()}
+    none = (0, False) if verdicts else (None, False)
+    return tuple(
+        SiteStatus(site, values.get(site), trained.get(site, never), *judged.get(site, none))
+        for site in {**values, **trained, **verdicts}
+    )
+
+
+def verdicts_on(run: RunFiles) -> dict[str, dict[int, bool]]:
+    """Return by site and round whether any defence left the site out, where one judged it."""
+    verdicts: dict[str, dict[int, bool]] = {}
+    for judge in judges(run.history):
+        for round, sites in run.history[metric_of(OUT, judge)].items():
+            for site, (out, _) in sites.items():
+                rounds = verdicts.setdefault(site, {})
+                rounds[round] = rounds.get(round, False) or out > 0
+    return verdicts
 
 
 def round_times(log: Path) -> list[float]:

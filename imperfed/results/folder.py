@@ -196,7 +196,7 @@ class RunFolder:
         """Return the model of a site, or the global one if sites have no models of their own."""
         own = self.path / "models" / f"{name}.safetensors"
         path = own if own.exists() else self.path / "models" / "global.safetensors"
-        if not path.exists():
+        if not path.exists() and not self.served:
             self.ended()  # models are written at the end
         return self.load_tensors(path)
 

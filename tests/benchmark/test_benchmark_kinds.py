@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,4 +91,8 @@ def test_what_cannot_be_run_here_is_left_out_with_the_reason(tmp_path: Path, mon
         (tmp_path / f"mnist/{name}-ubyte.gz").touch()
     assert mnist.left_out(has_gpu=False) == "needs a GPU, and there is none here (LeNet-5 on 60000 images)"
     assert mnist.left_out(has_gpu=True) == ""
+    slow = replace(mnist, gpu="", hours="many images")
+    assert slow.left_out(has_gpu=False) == "takes hours without a GPU, and there is none here (many images)"
+    assert slow.left_out(has_gpu=True) == ""
+    assert replace(slow, hours="").left_out(has_gpu=False) == ""
     assert kind_of("candidates").chosen(["mnist"])[0] == (mnist,)  # asked for by name, it runs without one

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks import gpu_table as tables
+from imperfed.algorithms import catalogue
+from imperfed.testing.cases import cases
 
 ROW = {"work": "MLP", "precision": "tf32", "eager loop": 0.391, "our loop": 0.363, "graph": 0.0038144}
 RESULT: dict[str, Any] = {
@@ -54,7 +56,7 @@ def test_the_page_has_the_files_figures() -> None:
     assert "10 sites: 2466.5 MB." in page
     assert "imperfed reproduce this\n" in page
     assert "| 96.85 |\n\nTime: 273 s in all.\n\nWith the start of the program: 280 s." in page
-    assert "old" not in page
+    assert "\nold\n" not in page
     assert page.startswith("before\n")
     assert page.endswith("after\n")
     assert tables.filled(page, RESULT) == page
@@ -65,7 +67,16 @@ def test_a_pair_that_failed_is_named() -> None:
         {"case": "c", "captured": True, "distance": 0.2, "same": False},
         {"case": "d", "same": False, "error": "?"},
     ]
-    told = tables.weights({"weights": RESULT["weights"] + failed})
+    told, _, _ = tables.weights({"weights": RESULT["weights"] + failed}).partition("\n")
     assert told.startswith("4 pairs, 2 of them captured; relative distance from the loop at most 2.0e-01")
     assert told.endswith("**Failed: c, d.**")
     assert "Failed" not in tables.weights(RESULT)
+
+
+def test_methods_that_were_not_tried_are_named() -> None:
+    _, _, left = tables.weights(RESULT).partition("\n\nNot tried on a GPU yet: ")
+    assert set(left.rstrip(".").replace("`", "").split(", ")) == set(catalogue())
+    tried = [{"case": str(case), "captured": True, "distance": 0.0, "same": True} for case in cases()]
+    assert "Not tried" not in tables.weights({"weights": tried})
+    without = [row for row in tried if not row["case"].startswith(("flag-", "fedavg-rc"))]
+    assert tables.weights({"weights": without}).endswith("Not tried on a GPU yet: `flag`, `rc`.")

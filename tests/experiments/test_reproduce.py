@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +16,11 @@ from imperfed.core.errors import DataError
 from imperfed.experiments import parallel as processes
 from imperfed.experiments import study as studies_of
 from imperfed.experiments.parallel import paying
-from imperfed.experiments.reproduction.drawing import mean_curve
+from imperfed.experiments.reproduction.drawing import draw, mean_curve
 from imperfed.experiments.reproduction.standing import standing
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest, every, kept, results_file
 from imperfed.experiments.resolving import resolve
-from imperfed.experiments.study import Study, studies
+from imperfed.experiments.study import Study, StudyColumn, StudyRow, studies
 from imperfed.experiments.watch import Watch
 from tests.support.terminal import TINY, done, imperfed
 
@@ -184,6 +185,34 @@ def test_what_is_missing_needs_a_gpu_only_until_it_is_there(toy: Path) -> None:
     assert (standing(study).about, standing(study).needs) == ((), "")
 
 
+@pytest.mark.parametrize(
+    ("small", "slow", "needs"),
+    [
+        ("", "hours", ""),  # the other column takes minutes
+        ("hours", "hours", "hours on a CPU"),
+        ("gpu", "hours", "hours on a CPU, and some a GPU"),
+        ("gpu", "gpu", "a GPU"),
+    ],
+)
+def test_hours_on_a_cpu_are_no_need_of_a_gpu(toy: Path, small: str, slow: str, needs: str) -> None:
+    path, text = toy / "toy/table-1.toml", FILE
+    for column, key in (("small", small), ("slow", slow)):
+        text = text.replace(f"[columns.{column}]", f'[columns.{column}]\n{key} = "LeNet-5"') if key else text
+    path.write_text(text)
+    studies.cache_clear()
+    found = standing(studies()["toy/table-1"])
+    assert found.needs == needs
+    assert ("slow: takes hours on a CPU, and was not run yet: LeNet-5" in found.about) == (slow == "hours" != small)
+    assert ("small, slow: takes hours on a CPU, and was not run yet: LeNet-5" in found.about) == (small == "hours")
+    filled(studies()["toy/table-1"], 3).write(results_file("toy/table-1"))
+    assert (standing(studies()["toy/table-1"]).about, standing(studies()["toy/table-1"]).needs) == ((), "")
+    path.write_text('hours = "all of it"\n' + FILE)
+    studies.cache_clear()
+    results_file("toy/table-1").unlink()
+    found = standing(studies()["toy/table-1"])
+    assert (found.needs, found.about) == ("hours on a CPU", ("takes hours on a CPU, and was not run yet: all of it",))
+
+
 def test_results_count_only_for_the_settings_that_the_study_has(toy: Path) -> None:
     study = studies()["toy/table-1"]
     filled(study, 3).write(results_file(study.name))
@@ -226,6 +255,32 @@ def test_curves_are_means_where_all_seeds_have_a_point() -> None:
     other = StudyCell("a", "b", 1, "", curve=[[1, 0.4]])
     assert mean_curve([one, other]) == [(1, pytest.approx(0.3))]
     assert mean_curve([]) == []
+
+
+def test_a_drawing_fills_a_page_and_its_legend_hides_nothing(tmp_path: Path) -> None:
+    columns = tuple(StudyColumn(f"tau {number}") for number in range(4))
+
+    def size(names: Sequence[str], over: int, axis: str = "tau") -> tuple[float, float, str]:
+        rows = tuple(StudyRow(name, "cc") for name in names)
+        study = Study("toy", {}, rows, columns[:over], draw="curves", axis=axis)
+        cells = [
+            StudyCell(r.name, c.name, 0, digest(study, r, c), {"mean": 0.5}, [[1, 0.2], [2, 0.5]])
+            for r, c in every(study, study.columns)
+        ]
+        draw(study, StudyCells("toy").with_all(cells), study.columns, None, tmp_path / "a.svg")
+        text = (tmp_path / "a.svg").read_text()
+        (width, height), *_ = re.findall(r'width="([\d.]+)pt" height="([\d.]+)pt"', text)
+        return float(width), float(height), text
+
+    three, four, alone = size(["one", "other"], 3), size(["one", "other"], 4), size(["one"], 3)
+    assert four[0] < three[0]  # two panels in each of two lines
+    assert four[1] == 2 * three[1]
+    assert alone[0] < three[0]
+    assert ">other<" in three[2]
+    assert ">one<" not in alone[2]
+    assert "fill: #ffffff" in alone[2]  # also on a dark page
+    apart = size(["one", "other"], 3, axis="")  # such as two datasets, each with figures along its own axis
+    assert apart[2].count("<text") > three[2].count("<text")
 
 
 def test_the_studies_that_come_along_hold_only_results_that_they_ask_for() -> None:

@@ -1,6 +1,8 @@
 """Exports: the file alone computes what `predict` computes."""
 
 import json
+import math
+from statistics import fmean, stdev
 
 import numpy as np
 import pandas
@@ -17,6 +19,7 @@ from imperfed.export.delivered_model import DeliveredModel
 from imperfed.export.export_formats import write_onnx, write_program
 from imperfed.export.model_card import accuracy_interval
 from imperfed.models import ModelSpec, build
+from imperfed.report.words import per_cent
 from imperfed.results.mixture import Mixture
 
 
@@ -144,6 +147,19 @@ def test_the_interval_of_a_share_is_wilsons():
     low, high = accuracy_interval(0.9, 10)  # Wilson's score interval of 9 of 10
     assert (round(low, 4), round(high, 4)) == (0.5958, 0.9821)
     assert accuracy_interval(1.0, 5)[1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("sites", "told"), [(2, False), (3, True)])
+def test_the_mean_over_sites_has_an_interval_where_there_are_three(sites, told, tmp_path):
+    frame = a_frame().assign(site=lambda rows: [f"s{k % sites}" for k in range(len(rows))])
+    run = imperfed.run("fedavg", data=frame, label="kind", site="site", rounds=1, out=tmp_path, workers=1)
+    card = (export_model(run, tmp_path / "out", "safetensors").folder / "MODEL_CARD.md").read_text()
+    assert (f"interval for sites like these {sites}: " in card) == told
+    if told:
+        values = [site.value for site in run.summary.sites]
+        reach = 4.302653 * stdev(values) / math.sqrt(3)  # Student's t with two degrees of freedom
+        low, high = max(fmean(values) - reach, 0.0), min(fmean(values) + reach, 1.0)
+        assert f"{per_cent(low)} to {per_cent(high)}); worst" in card
 
 
 def test_a_folder_beside_the_export_stays_as_it_is(result, tmp_path):

@@ -101,10 +101,11 @@ def test_a_site_that_hangs_does_not_cost_all_patience_in_every_round(tmp_path: P
     seconds = [float(reason.removeprefix("it did not answer within ").removesuffix(" s")) for reason in reasons]
     assert seconds[0] == 2.0
     assert seconds[1:] == pytest.approx([0.08] * (len(seconds) - 1), rel=0.01)
-    assert transport.times.quiet == {"site2"}
+    assert transport.times.quiet.keys() == {"site2"}
     apart.grid.nodes[102].mishap = None
+    transport.times.quiet["site2"] = 1
     assert not isinstance(apart.engine.backend.evaluate(False)[0], type(None))
-    assert transport.times.quiet == set()
+    assert transport.times.quiet == {}
 
 
 def test_when_a_site_is_asked_again() -> None:
@@ -117,7 +118,7 @@ def test_when_a_site_is_asked_again() -> None:
         times.note("train", 30.0)
     assert times.first_after("train") == 120.0
     assert times.patience("north", "train", 600.0) == 600.0
-    times.quiet.add("north")
+    times.silent("north")
     assert times.patience("north", "train", 600.0) == 240.0
     assert times.patience("north", "evaluate", 600.0) == 600.0
     waiting = Waiting(0.0, {1: 1000.0, 2: 50.0}, 20.0)
@@ -125,6 +126,34 @@ def test_when_a_site_is_asked_again() -> None:
     assert asked == [21, 61, 141, 301]
     assert waiting.give_up(51.0) == [2]
     assert waiting.due(400.0, (2,)) == []
+
+
+def test_a_site_that_is_silent_now_and_then_is_waited_for_again_only_after_some_answers() -> None:
+    """One that answers every other time must not cost all patience every other time."""
+    times = AnswerTimes(20.0)
+    times.note("train", 1.0)
+
+    def answers_needed() -> int:
+        needed = 0
+        while times.patience("north", "train", 600.0) < 600.0:
+            times.answered("north")
+            needed += 1
+        return needed
+
+    assert answers_needed() == 0
+    times.silent("north")
+    times.answered("north")
+    times.answered("north")
+    assert times.patience("north", "train", 600.0) == 80.0
+    assert answers_needed() == 1
+    assert times.patience("south", "train", 600.0) == 600.0
+    needed = []
+    for _ in range(8):
+        times.silent("north")
+        needed.append(answers_needed())
+    assert needed == [6, 12, 24, 48, 96, 192, 192, 192]
+    times.answered("south")
+    assert times.patience("south", "train", 600.0) == 600.0
 
 
 def test_patience_is_minutes() -> None:

@@ -25,8 +25,9 @@ from imperfed.core.labels import Exact
 from imperfed.data.files.declaration import read_declaration
 from imperfed.data.own_files import federate_ready
 from imperfed.flower.coordinator import serving
-from imperfed.flower.coordinator.audit_run import AuditRun, refuse_claims
+from imperfed.flower.coordinator.audit_run import AuditRun
 from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.flower.coordinator.remote_repair import refuse_claims
 from imperfed.flower.coordinator.serving import Service, begin, serve_audit
 from imperfed.flower.messages.local_grid import LocalGrid
 from imperfed.flower.messages.transport import Timeouts
@@ -121,7 +122,7 @@ def test_a_site_has_what_one_process_writes_for_it(site: str, apart: Sites, whol
     assert f"{site} gives" in (page := (apart.own(site) / "audit.html").read_text())
     assert all(row["id"] in page for row in own["sites"][0]["worst"])
     left = {path.name for path in apart.own(site).iterdir()}
-    assert left == {"agreement.json", "audit.html", "audit.json", "config.toml", "federation.toml", "labels"}
+    assert left == {"agreement.json", "asked", "audit.html", "audit.json", "config.toml", "federation.toml", "labels"}
 
 
 def test_the_coordinator_has_figures_and_no_label(apart: Sites, whole: package.AuditResult) -> None:

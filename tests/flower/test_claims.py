@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -32,42 +31,15 @@ from imperfed.experiments.resolving import resolve
 from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
 from imperfed.flower.coordinator.remote_search import SitesElsewhere
 from imperfed.flower.messages import stored_reply
-from imperfed.flower.messages.local_grid import Forged
 from imperfed.flower.messages.parcel import Parcel
-from imperfed.flower.messages.payload import ASKED, FAILED, Payload, RefusedError, pack, scores_of, unpack
+from imperfed.flower.messages.payload import ASKED, FAILED, FAILED_KIND, Payload, RefusedError, pack, scores_of, unpack
 from imperfed.flower.messages.stored_reply import MOST_NAMES, StoredReply, head
 from imperfed.flower.processes import adapter
 from tests.flower.test_mishaps import ROUND, SITE, Answer, changed, everybody, in_round
+from tests.support.forged import name_of, obj, rebuilt
 from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled
 
 Objects = dict[str, bytes]
-
-
-def obj(kind: str, children: list[str], body: bytes) -> bytes:
-    return f"{kind} {','.join(children)} {len(body)}".encode() + b"\0" + body
-
-
-def name_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def rebuilt(reply: Message, kind: str, change: Callable[[list[str], bytes], tuple[list[str], bytes]]) -> Forged:
-    """Change the objects of one kind in a reply, and all names above them."""
-    objects, new = adapter.objects_of(reply), dict[str, bytes]()
-
-    def rebuild(name: str) -> str:
-        found, children, start = head(objects[name])
-        body, renamed = objects[name][start:], {child: rebuild(child) for child in children}
-        for old, other in renamed.items():
-            body = body.replace(old.encode(), other.encode())
-        children = list(renamed.values())
-        if found == kind:
-            children, body = change(children, body)
-        content = obj(found, children, body)
-        new[name_of(content)] = content
-        return name_of(content)
-
-    return Forged(rebuild(reply.object_id), new)
 
 
 def no_json(children: list[str], body: bytes) -> tuple[list[str], bytes]:
@@ -259,16 +231,23 @@ def test_text_is_printable_and_short() -> None:
     assert len(printable("\x1b" * LONGEST)) < LONGEST + 30
 
 
-@pytest.mark.parametrize(("value", "count"), [(1.73, 10), (-0.1, 10), (math.inf, 10), (0.5, -5), (0.5, 11)])
+@pytest.mark.parametrize(("value", "count"), [(1.73, 10), (-0.1, 10), (math.inf, 10), (0.5, -5), (0.5, 11), (0.5, 3)])
 def test_figures_that_cannot_be_are_refused(value: float, count: int) -> None:
     words: dict[str, Any] = {"metrics": ["accuracy"], "values": [value], "counts": [count]}
     with pytest.raises(RefusedError, match=r"'accuracy' cannot be .* on .* of its 10 test rows"):
-        scores_of(Payload(words), tests=10)
+        scores_of(Payload(words), tests=10, known=[("accuracy",)])
 
 
-def test_figures_have_names_that_can_be_shown() -> None:
-    with pytest.raises(RefusedError, match="cannot be the name"):
-        scores_of(Payload({"metrics": ["\x1b[2J"], "values": [0.5], "counts": [3]}), tests=10)
+@pytest.mark.parametrize(
+    "names",
+    [["\x1b[2J", "accuracy"], ["zzz"], ["accuracy", "accuracy"], ["accuracy", "p@1"], ["auroc", "p@1", "p@1"]],
+)
+def test_figures_have_the_names_of_the_evaluator(names: list[str]) -> None:
+    words: dict[str, Any] = {"metrics": names, "values": [0.5] * len(names), "counts": [3] * len(names)}
+    with pytest.raises(RefusedError, match=r"its metrics are called .*, not accuracy or auroc, p@1"):
+        scores_of(Payload(words), tests=10, known=[("accuracy",), ("auroc", "p@1")])
+    with pytest.raises(RefusedError, match="not there are none"):
+        scores_of(Payload(words), tests=10, known=[])
 
 
 LIES: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], torch.Tensor] | None, str, str]] = {
@@ -278,6 +257,9 @@ LIES: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], torch.Tensor] | N
     "another count": ({}, lambda t: t + 1, "count", "they count 32 values per column, and its rows have 31"),
     "negative squares": ({}, lambda t: -t, "square", "no numbers have such a sum"),
     "squares too small": ({}, lambda t: t * 1e-6, "square", "no numbers have such a sum"),
+    "squares beyond any number": ({}, lambda t: t * 1e200, "square", "no numbers have such a sum"),
+    "an input without end": ({"shape": [1, 2**62, 2**62]}, None, "", "is not the shape of an input"),
+    "an input beyond all memory": ({"shape": [2**20, 2**20]}, None, "", "is not the shape of an input"),
     "one sum too few": ({}, lambda t: t[1:], "sum", "do not fit inputs of shape"),
 }
 
@@ -297,6 +279,32 @@ def test_what_a_site_cannot_hold_is_refused(lie: str, tmp_path: Path) -> None:
         apart.start(replace(AT_ONCE, gather=0.05))
     assert "node 102 is not admitted: site2: " in (tmp_path / "run" / "messages.txt").read_text()
     assert reason in (tmp_path / "run" / "messages.txt").read_text()
+
+
+def test_a_node_that_is_not_admitted_is_named_by_its_key(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    apart.grid.nodes[100 + SITE].mishap = lambda m, answer: changed(
+        answer(m), lambda info: replace(info, words={**info.words, "shape": ["a"]}), m
+    )
+    server = apart.coordinator(AT_ONCE)
+    server.transport.admitted = {f"site{k}": 100 + k for k in range(4)}
+    server.transport.look()
+    told = (tmp_path / "run" / "messages.txt").read_text()
+    assert "node 102 (site2) is not admitted: site2: ('a',) is not the shape of an input" in told
+    assert server.transport.missing() == ["site2"]
+
+
+@pytest.mark.parametrize("kind", ["unreadable", "crashed", "no such kind"])
+def test_a_site_cannot_end_the_run_by_the_kind_of_its_failure(kind: str, tmp_path: Path) -> None:
+    """In one process a file that cannot be read ends the run."""
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    words = {FAILED: "a file is gone", FAILED_KIND: kind}
+    apart.grid.nodes[100 + SITE].mishap = in_round(
+        lambda m, answer: changed(answer(m), lambda letter: Payload({ASKED: letter.words[ASKED], **words}), m)
+    )
+    apart.go()
+    assert apart.reports[ROUND].failures[SITE].reason == "a file is gone"
+    assert len(apart.reports) == 3
 
 
 def test_a_site_that_says_it_has_all_rows_does_not_decide_alone(tmp_path: Path) -> None:

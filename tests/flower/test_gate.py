@@ -49,6 +49,7 @@ class Upstream(ThreadingHTTPServer):
 class Recorder(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Upstream
+    status = 200
 
     def handle_one_request(self) -> None:
         self.raw_requestline = self.rfile.readline(65537)
@@ -59,7 +60,7 @@ class Recorder(BaseHTTPRequestHandler):
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {k.lower(): v for k, v in self.headers.items()}
             self.server.seen.append((self.requestline, headers, body))
-            self.send_response(200)
+            self.send_response(self.status)
             self.send_header("content-type", "application/protobuf")
             self.send_header("flwr-note", "kept")
             self.send_header("set-cookie", "dropped")
@@ -476,17 +477,73 @@ def test_bodies_on_their_way_are_limited(
     assert speak(guarded, post(PULL, b"x" * 600), tls).startswith(b"HTTP/1.1 200")
 
 
-def test_the_log_is_not_flooded() -> None:
-    seldom, lines = Seldom(), []
-    for number in range(100):
+def lines_of(seldom: Seldom, numbers: range, site: str = "") -> list[str]:
+    """Return the lines that are written of so many."""
+    written = []
+    for number in numbers:
         record = logging.LogRecord("", logging.WARNING, "", 0, "refused %d", (number,), None)
+        if site:
+            record.site = site
         if seldom.filter(record):
-            lines.append(record.getMessage())
-    assert lines == [f"refused {number}" for number in range(30)]
-    seldom.began -= 61
-    record = logging.LogRecord("", logging.WARNING, "", 0, "refused %d", (100,), None)
-    assert seldom.filter(record)
-    assert record.getMessage() == "refused 100 (70 lines before it were left out)"
+            written.append(record.getMessage())
+    return written
+
+
+def test_the_log_is_not_flooded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seldom, now = Seldom(), [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    assert lines_of(seldom, range(100)) == [f"refused {number}" for number in range(30)]
+    now[0] += 61
+    assert lines_of(seldom, range(100, 101)) == ["refused 100 (70 lines before it were left out)"]
+    assert lines_of(seldom, range(101, 102)) == ["refused 101"]
+
+
+def test_strangers_and_other_sites_do_not_hide_in_the_log_what_a_site_does() -> None:
+    seldom = Seldom()
+    assert len(lines_of(seldom, range(100))) == 30
+    assert lines_of(seldom, range(3), "north") == ["refused 0", "refused 1", "refused 2"]
+    assert len(lines_of(seldom, range(100), "south")) == 30
+    assert lines_of(seldom, range(3, 5), "north") == ["refused 3", "refused 4"]
+    assert lines_of(seldom, range(1)) == []
+
+
+def test_lines_about_a_site_say_so(
+    guarded: GatewayServer, keys: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module.log, "filters", [])
+    tls = SiteKeys.read(keys / "site-a").tls()
+    speak(guarded, post("/v1/control/list-runs"), tls)
+    monkeypatch.setattr(allowance, "OF_ONE_SITE", 10)
+    speak(guarded, post(PULL, b"x" * 600), tls)
+    monkeypatch.setattr(gateway, "PER_SITE", 0)
+    with contextlib.suppress(OSError):
+        speak(guarded, post(PULL), tls)
+    said = {(record.getMessage().split(" ")[0], getattr(record, "site", "")) for record in caplog.records}
+    assert said == {("refused", "a"), ("too", "a")}
+    assert sum("connections already" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_one_site_makes_so_many_requests_a_second() -> None:
+    now = [50.0]
+    allowed = allowance.Allowance(clock=lambda: now[0])
+    assert not any(allowed.pause("north") for _ in range(allowance.AT_ONCE))
+    pauses = [allowed.pause("north") for _ in range(3)]
+    assert pauses == pytest.approx([k / allowance.PER_SECOND for k in (1, 2, 3)])
+    assert allowed.pause("south") == 0
+    assert not any(allowed.pause("") for _ in range(3000))  # without keys
+    now[0] += 1
+    assert sum(not allowed.pause("north") for _ in range(200)) == allowance.PER_SECOND - 3
+    now[0] += 1000
+    assert sum(not allowed.pause("north") for _ in range(2000)) == allowance.AT_ONCE
+
+
+def test_requests_beyond_that_wait(guarded: GatewayServer, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "AT_ONCE", 1)
+    monkeypatch.setattr(allowance, "PER_SECOND", 5)
+    tls, began = SiteKeys.read(keys / "site-a").tls(), time.monotonic()
+    for _ in range(3):
+        assert speak(guarded, post(PULL), tls).startswith(b"HTTP/1.1 200")
+    assert time.monotonic() - began > 0.35
 
 
 def test_an_address_that_is_taken(door: GatewayServer) -> None:
@@ -557,6 +614,16 @@ def test_an_answer_rings_for_the_run(patient: GatewayServer, tmp_path: Path) -> 
     for path, times in ((PULL, 0), ("/v1/fleet/push-messages", 1), ("/v1/fleet/push-object", 2)):
         speak(patient, post(path))
         assert bells(tmp_path)[1].rung() == times
+
+
+def test_what_is_refused_does_not_ring(patient: GatewayServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site could otherwise keep the run asking for answers all the time."""
+    monkeypatch.setattr(Recorder, "status", 403)
+    assert speak(patient, post("/v1/fleet/push-messages", b"x")).startswith(b"HTTP/1.1 403")
+    assert bells(tmp_path)[1].rung() == 0
+    monkeypatch.setattr(Recorder, "status", 200)
+    speak(patient, post("/v1/fleet/push-messages", b"x"))
+    assert bells(tmp_path)[1].rung() == 1
 
 
 def test_a_bell_that_was_rung_meanwhile_is_not_waited_for(tmp_path: Path) -> None:

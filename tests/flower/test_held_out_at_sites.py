@@ -153,11 +153,11 @@ def test_both_sides_say_which_round_is_kept(tmp_path: Path, monkeypatch: pytest.
 )
 def test_a_score_is_only_a_claim(words: list[Any], complaint: str) -> None:
     with pytest.raises(RefusedError, match=complaint):
-        validity_of(Payload({"validation": words}), cells=12)
+        validity_of(Payload({"validation": words}), cells=12, classes=3)
 
 
 def test_a_score_survives_the_message() -> None:
     sent = Validity(-0.25, 7.5)
-    assert validity_of(Payload(validity_words(sent)), cells=12) == sent
+    assert validity_of(Payload(validity_words(sent)), cells=12, classes=3) == sent
     assert validity_words(UNKNOWN) == {}
-    assert validity_of(Payload(), cells=12) is UNKNOWN
+    assert validity_of(Payload(), cells=12, classes=3) is UNKNOWN

@@ -59,7 +59,7 @@ def test_it_is_one_step_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(SiteRuntime, "train", counted)
     apart = Apart(settled("pfedpll"), raw(Candidates), tmp_path).start()
     assert steps == [1, 1, 1, 1]
-    assert {path.name for path in tmp_path.glob("site*/run/*")} == {"agreement.json"}
+    assert {path.name for path in tmp_path.glob("site*/run/*")} == {"agreement.json", "asked"}
     with monkeypatch.context() as patch:
         patch.setattr(FlowerBackend, "rehearse", lambda backend: {})
         other = Apart(settled("pfedpll"), raw(Candidates), tmp_path / "other").start().go()

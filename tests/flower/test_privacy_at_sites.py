@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -21,6 +21,7 @@ from imperfed.engine.site import RunSpec
 from imperfed.experiments import experiment
 from imperfed.experiments.watch import Watch
 from imperfed.flower.messages.payload import Payload, failure_of, pack, unpack
+from imperfed.flower.site.agreement import Agreement
 from imperfed.flower.site.handlers import handle
 from imperfed.flower.site.privacy_ledger import PrivacyLedger, charging
 from imperfed.flower.site.runtime import LocalSite
@@ -234,8 +235,10 @@ def test_a_method_that_sends_more_is_refused_by_the_site_itself(tmp_path: Path) 
     apart = Apart(settled("fedavg", **PRIVATE), raw(Exact), tmp_path).start()
     payload = asked(apart, round=0)
     settings = payload.text("settings").replace('method = "fedavg"', 'method = "mime"')
-    agreement = tmp_path / "site0" / "run" / "agreement.json"
-    agreement.write_text(json.dumps(json.loads(agreement.read_text()) | {"settings": settings}))
+    folder = tmp_path / "site0" / "run"
+    agreed = Agreement.read(folder)
+    assert agreed is not None
+    msgspec.structs.replace(agreed, settings=settings).write(folder)
     place = apart.place(apart.holdings[0])
     answer = handle(place, "train", pack(replace(payload, words=payload.words | {"settings": settings})))
     assert "mime asks for 'gradient' in round 1" in str(failure_of(answer))

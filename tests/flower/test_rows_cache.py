@@ -99,3 +99,22 @@ def test_a_copy_that_is_damaged_or_cannot_be_written_costs_time_and_nothing_else
     (tmp_path / "file").write_text("")
     read_once(tmp_path / "file" / "state", (source,), "", read)
     assert len(reads) == 3
+
+
+def test_a_bit_that_changed_in_the_copy_is_noticed_wherever_it_is(tmp_path: Path) -> None:
+    """One bit of a number made 40 into 1.7e11, and the model another one."""
+    source, state = tmp_path / "rows.csv", tmp_path / "state"
+    source.write_text("a\n1\n")
+    files = held(KINDS["exact"])
+    read, reads = counted(files)
+    read_once(state, (source,), "", read)
+    (kept,) = state.glob(rows_cache.PATTERN)
+    whole = kept.read_bytes()
+    for n, at in enumerate(range(3, len(whole), len(whole) // 40)):
+        changed = bytearray(whole)
+        changed[at] ^= 16
+        kept.write_bytes(bytes(changed))
+        again = read_once(state, (source,), "", read)
+        assert_alike(again.x, files.x)
+        assert again.ids == files.ids
+        assert len(reads) == n + 2, at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from imperfed.engine.failures import Crashed
 from imperfed.flower.messages.local_grid import Node
 from imperfed.flower.site.handlers import make_app
 from imperfed.flower.site.rows_cache import digest_of, read_once
-from imperfed.flower.site.runtime import keyed
+from imperfed.flower.site.runtime import ROWS, RowsAtFirst, keyed
+from imperfed.flower.site.sealed_words import read_sealed
 from tests.flower.test_mishaps import SITE, everybody
 from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled
 
@@ -48,8 +48,8 @@ def test_digests_change_no_number(tmp_path: Path) -> None:
     whole = Alone(everybody(), scaled(raw(Candidates))).go()
     apart = Filed(everybody(), raw(Candidates), tmp_path).start().go()
     assert_same(whole, apart)
-    kept = json.loads((tmp_path / "site2" / "run" / "rows.json").read_text())
-    assert kept == {"rows": 31, "digest": digest_of(apart.holdings[SITE])}
+    kept = read_sealed(tmp_path / "site2" / "run" / ROWS, RowsAtFirst)
+    assert kept == RowsAtFirst(31, digest_of(apart.holdings[SITE]))
 
 
 def test_a_site_that_left_is_asked_again_under_the_same_node(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -76,11 +77,12 @@ def test_words_are_of_the_type_that_is_asked_for() -> None:
 
 
 def test_figures_travel_with_their_counts() -> None:
-    scores = {"accuracy": (0.25, 40), "auroc": (float("nan"), 0)}
-    assert str(scores_of(sent(Payload(scores_words(scores))), tests=40)) == str(scores)
+    scores = {"accuracy": (0.25, 40), "auroc": (float("nan"), 40), "fair/tpr/rest/true": (float("nan"), 0)}
+    assert str(scores_of(sent(Payload(scores_words(scores))), tests=40, known=[tuple(scores)])) == str(scores)
     for values, counts in (([0.5], [1, 2]), ([0.5, 0.6], [1.0, 2.0]), (["high", "low"], [1, 2])):
+        words: dict[str, Any] = {"metrics": ["a", "b"], "values": values, "counts": counts}
         with pytest.raises(RefusedError, match="a name, a value and a count each"):
-            scores_of(Payload({"metrics": ["a", "b"], "values": values, "counts": counts}), tests=40)
+            scores_of(Payload(words), tests=40, known=[("a", "b")])
 
 
 def test_bytes_grow_with_what_is_sent() -> None:

@@ -55,6 +55,28 @@ def test_a_run_that_has_ended_says_so(ended: Path) -> None:
     assert status.sentences()[0] == f"fedavg on digits: ended, round {ROUNDS} of {ROUNDS}"
 
 
+def test_sites_that_a_defence_leaves_out_are_named_while_the_run_goes_on(under_way: Path) -> None:
+    verdicts = [(1, "site-0", 1), (1, "site-2", 1), (2, "site-0", 0), (2, "site-2", 1)]
+    with (under_way / "metrics.jsonl").open("a") as lines:
+        for round, site, out in verdicts:
+            line = {"round": round, "site": site, "metric": "defence/out", "value": float(out)}
+            lines.write(json.dumps(line) + "\n")
+    status = RunStatus.of(under_way)
+    assert {row.site: (row.out, row.out_now) for row in status.sites} == {
+        "site-0": (1, False),
+        "site-1": (0, False),
+        "site-2": (2, True),
+        "site-3": (0, False),
+    }
+    assert "left out by the defence: site-2" in status.sentences()
+
+
+def test_without_a_defence_nothing_is_said_of_one(under_way: Path) -> None:
+    status = RunStatus.of(under_way)
+    assert all(row.out is None for row in status.sites)
+    assert not any("defence" in line for line in status.sentences())
+
+
 def test_a_run_under_way_knows_its_pace_and_what_went_wrong(under_way: Path) -> None:
     status = RunStatus.of(under_way)
     assert (status.state, status.round, status.seconds_left) == ("running", 2, 20.0)

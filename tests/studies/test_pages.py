@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest, kept, results_file
 from imperfed.experiments.study import studies
-from studies import pages
+from studies import drawings, pages
 from studies.imported import imported
 
 
@@ -25,6 +26,37 @@ def test_a_page_has_the_figures_of_the_result_files(page: Path) -> None:
 def test_a_figure_that_is_changed_by_hand_is_found_and_put_back() -> None:
     page = next(path for path in pages.PAGES if path.stem == "results-fedalc").read_text(encoding="utf-8")
     assert pages.filled(page.replace("59.6 ± 1.8 | 36.3", "69.6 ± 1.8 | 36.3")) == page
+
+
+def test_a_table_says_what_its_columns_stand_for() -> None:
+    assert "mlp: a perceptron with one hidden layer of 128" in pages.study_table("fedpsl/table-2 mlp")
+    assert "a perceptron" not in pages.study_table("fedpsl/table-2 chestxray14")
+    assert "birdsong K = 20, birdsong K = 80: BirdSong" in pages.study_table(
+        "pfedpll/figure-4.5 birdsong K = 20; birdsong K = 80"
+    )
+
+
+def test_drawings_are_those_of_the_result_files_and_are_seen() -> None:
+    assert [study.name for study in drawings.stale()] == [], "draw them again: python -m studies.pages"
+    wanted = {drawings.file_of(study) for study in studies().values() if drawings.source_of(study)}
+    assert wanted == set(drawings.FOLDER.iterdir())
+    text = "".join(page.read_text(encoding="utf-8") for page in pages.PAGES)
+    assert [path.name for path in sorted(wanted) if f"({path.parent.name}/{path.name})" not in text] == []
+
+
+def test_a_drawing_of_other_results_is_found_and_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = studies()["fedalc/figure-6b"]
+    monkeypatch.setattr(drawings, "FOLDER", tmp_path)
+    assert study in drawings.stale()
+    drawings.draw_again(study)
+    assert study not in drawings.stale()
+    text = drawings.file_of(study).read_text(encoding="utf-8")
+    assert all(f">{row.name}<" in text for row in study.rows)
+    assert ">round<" in text
+    before = kept(study)
+    changed = replace(next(iter(before.cells.values())), curve=[[1, 0.5]])
+    monkeypatch.setattr(drawings, "kept", lambda study: before.with_all([changed]))
+    assert study in drawings.stale()
 
 
 def test_every_paper_has_a_list_of_its_tables_on_some_page() -> None:

@@ -20,7 +20,7 @@ from imperfed.experiments.reproduction.measures import measure
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
-from imperfed.experiments.tuning import Choices, Tuning, words
+from imperfed.experiments.tuning import Choices, Tuning, scored, words
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 
@@ -90,8 +90,9 @@ class StudyRuns:
         cells = StudyCells.read(self.study.name, self.folder / RESULTS)
         try:
             with ParallelRuns(jobs) as processes:
+                chosen = self._tuned(processes)
                 # All settings are checked before any run, and processes that are done with a column begin the next.
-                groups = [group for column in self.columns for group in self._groups(column, cells)]
+                groups = [group for c in self.columns for group in self._groups(c, chosen.get(c.name, {}), cells)]
                 outcomes = processes.outcomes([group.configs for group in groups], self.folder / "runs", self.watch)
                 for group, ended in zip(groups, outcomes, strict=True):
                     made = [self._cell(group, *one) for one in zip(group.rows, group.configs, ended, strict=True)]
@@ -103,10 +104,11 @@ class StudyRuns:
         self._write(cells)
         return cells
 
-    def _groups(self, column: StudyColumn, cells: StudyCells) -> Iterator[SeedRuns]:
+    def _groups(
+        self, column: StudyColumn, choices: Mapping[str, Mapping[str, Any]], cells: StudyCells
+    ) -> Iterator[SeedRuns]:
         """Yield the runs of one column that are missing, seed by seed."""
-        make = self.config({**self.study.words(column), **self.words})
-        choices = self._tuned(column, make)
+        make = self._make(column)
         methods = {
             row: " ".join([self.study.method(row, column), *words(choices.get(row.name, {}))])
             for row in self.study.rows
@@ -128,13 +130,25 @@ class StudyRuns:
         have = {row: cells.of(self.study, row, column, self.words, tuned) for row in self.study.rows}
         return [row for row in self.rows or self.study.rows if all(cell.seed != seed for cell in have[row])]
 
-    def _tuned(self, column: StudyColumn, make: Callable[[str, int], Config]) -> Mapping[str, Mapping[str, Any]]:
-        """Return the settings chosen for every row, which are kept beside the results."""
+    def _make(self, column: StudyColumn) -> Callable[[str, int], Config]:
+        """Return what makes the settings of a column's runs."""
+        return self.config({**self.study.words(column), **self.words})
+
+    def _tuned(self, processes: ParallelRuns) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+        """Return the settings chosen for every row of every column, after the trials that are missing."""
         if self.tuning is None:
             return {}
-        path = self.folder / "tuning" / f"{column.name.replace('/', '-')}.json"
-        methods = {row.name: self.study.method(row, column) for row in self.rows or self.study.rows}
-        return Choices(path, self.tuning).of(methods, make, self.watch())
+        searches = {}
+        for column in self.columns:
+            choices = Choices(self.folder / "tuning" / f"{column.name.replace('/', '-')}.json", self.tuning)
+            methods = {row.name: self.study.method(row, column) for row in self.rows or self.study.rows}
+            searches[column.name] = choices, list(choices.trials(methods, self._make(column)))
+        todo = [(choices, trial) for choices, trials in searches.values() for trial in choices.missing(trials)]
+        trials, folder = [trial for _, trial in todo], self.folder / "runs"
+        for place, score in scored(trials, self.tuning, processes, folder, self.watch()):
+            choices, trial = todo[place]
+            choices.keep(trial, score)
+        return {name: choices.best(trials) for name, (choices, trials) in searches.items()}
 
     def _cell(self, group: SeedRuns, row: StudyRow, config: Config, outcome: Outcome) -> StudyCell:
         """Return what is kept of a run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from operator import or_
 from typing import Any
 
 from imperfed.experiments.reproduction.study_cells import every, kept
@@ -23,7 +24,7 @@ class Standing:
     done: int
     """How many of them there are."""
     about: tuple[str, ...]
-    """What stands for what, what there are no data for, and what needs a GPU."""
+    """What stands for what, what there are no data for, and what needs a GPU or hours."""
     command: str
     needs: str = ""
     """What runs that are missing need that this machine may not have."""
@@ -43,7 +44,6 @@ def standing(study: Study) -> Standing:
     cells, places = kept(study), list(every(study, study.runnable))
     counts = [min(len(cells.of(study, *place)), study.seeds) for place in places]
     missing = [column for (_, column), count in zip(places, counts, strict=True) if count < study.seeds]
-    needs = "a GPU" if missing and all(study.gpu or column.gpu for column in missing) else ""
     wanted, done = study.seeds * len(counts), sum(counts)
     substitute = bool(study.substitute) or (bool(study.runnable) and all(c.substitute for c in study.runnable))
     if not study.runnable:
@@ -53,7 +53,26 @@ def standing(study: Study) -> Standing:
     else:
         status = "partly" if done else "not run"
     command = (study.program or f"imperfed reproduce {study.name}") if wanted else ""
-    return Standing(study.name, study.title, status, wanted, done, tuple(_about(study, missing)), command, needs)
+    return Standing(
+        study.name, study.title, status, wanted, done, tuple(_about(study, missing)), command, _needs(study, missing)
+    )
+
+
+def _needs(study: Study, missing: Sequence[StudyColumn]) -> str:
+    """Return what all runs that are missing need; empty if some of them take minutes."""
+    on_gpu = [bool(study.gpu or column.gpu) for column in missing]
+    slow = [bool(study.hours or column.hours) for column in missing]
+    if not missing or not all(map(or_, on_gpu, slow)):
+        return ""
+    return "a GPU" if all(on_gpu) else "hours on a CPU, and some a GPU" if any(on_gpu) else "hours on a CPU"
+
+
+def _slow(one: Study | StudyColumn) -> Iterator[str]:
+    """Yield what missing runs would take."""
+    if one.gpu:
+        yield f"needs a GPU, which was not at hand: {one.gpu}"
+    if one.hours:
+        yield f"takes hours on a CPU, and was not run yet: {one.hours}"
 
 
 def _about(study: Study, missing: Sequence[StudyColumn]) -> Iterator[str]:
@@ -65,8 +84,8 @@ def _about(study: Study, missing: Sequence[StudyColumn]) -> Iterator[str]:
         yield f"substitute: {study.substitute}"
     if study.lacks:
         yield f"rows of the paper that are not here: {study.lacks}"
-    if study.gpu and missing:
-        yield f"needs a GPU, which was not at hand: {study.gpu}"
+    if missing:
+        yield from _slow(study)
     reasons: dict[str, list[str]] = {}
     for column in study.columns:
         for why in _about_column(column, column in missing):
@@ -80,5 +99,5 @@ def _about_column(column: StudyColumn, missing: bool) -> Iterator[str]:
         yield f"no data: {column.no_data}"
     elif column.substitute:
         yield f"substitute: {column.substitute}"
-    if column.gpu and missing:
-        yield f"needs a GPU, which was not at hand: {column.gpu}"
+    if missing:
+        yield from _slow(column)

@@ -18,7 +18,7 @@ def markdown(
     study: Study, cells: StudyCells, columns: Sequence[StudyColumn], words: Mapping[str, Any] | None = None
 ) -> str:
     """Return the table of these columns, and below it which seeds, what diverged, and what was tuned."""
-    shown = [column for column in columns if any(cells.of(study, row, column, words) for row in study.rows)]
+    shown = [column for column in columns if any(_made(study, cells, row, column, words) for row in study.rows)]
     if not shown:
         return f"{study.title}. Not run yet."
     apart = len(study.measures) > WIDE
@@ -31,6 +31,13 @@ def markdown(
     ]
     notes = " ".join(_notes(study, cells, columns, shown, words))
     return "\n\n".join([*tables, f"{study.title}. {notes}"])
+
+
+def _made(
+    study: Study, cells: StudyCells, row: StudyRow, column: StudyColumn, words: Mapping[str, Any] | None
+) -> list[StudyCell]:
+    """Return all cells of a row and a column: as the study says, and tuned."""
+    return [cell for tuned in (False, True) for cell in cells.of(study, row, column, words, tuned)]
 
 
 def _table(
@@ -56,13 +63,15 @@ def _of_column(
     """Return the columns of the table that are about one column of the study."""
     places = [(row, cells.of(study, row, column, words)) for row in study.rows]
     found: dict[str, list[str]] = {}
+    untuned = any(made for _, made in places)
     for number, name in enumerate(study.measures):
         one, title = measure(name), f"{column.name}: {measure(name).title}" if several else measure(name).title
-        found[title] = [_cell(one, name, made) for _, made in places]
+        if untuned:
+            found[title] = [_cell(one, name, made) for _, made in places]
         paper = [_paper(column, row, number) for row, _ in places]
         if any(value is not None for value in paper):
             found[f"{title.removesuffix(', %')}, paper"] = [_plain(one, value) for value in paper]
-            if len(study.measures) == 1:
+            if len(study.measures) == 1 and untuned:
                 ours = [values(made, name) for _, made in places]
                 found[f"{column.name}: difference" if several else "difference"] = list(
                     map(_difference, [one] * len(ours), ours, paper)
@@ -102,7 +111,7 @@ def _notes(
     words: Mapping[str, Any] | None,
 ) -> Iterator[str]:
     """Yield sentences about the seeds, and about what the table does not show."""
-    made = [cell for row in study.rows for column in shown for cell in cells.of(study, row, column, words)]
+    made = [cell for row in study.rows for column in shown for cell in _made(study, cells, row, column, words)]
     seeds = sorted({cell.seed for cell in made})
     if len(seeds) == 1:
         yield f"Seed {seeds[0]}."
@@ -110,15 +119,21 @@ def _notes(
         yield f"Seeds {', '.join(map(str, seeds))}, each with its own split; ± is the sample standard deviation."
     if missing := [column.name for column in columns if column not in shown and not column.no_data]:
         yield f"Not run yet: {', '.join(missing)}."
-    absent = [row.name for row in study.rows if not any(cells.of(study, row, column, words) for column in shown)]
+    absent = [row.name for row in study.rows if not any(_made(study, cells, row, column, words) for column in shown)]
     if absent:
         yield f"Not run yet: {', '.join(absent)}."
-    few = {row.name for row in study.rows for c in shown if 0 < len(cells.of(study, row, c, words)) < len(seeds)}
+    few = {
+        row.name
+        for row in study.rows
+        for column in shown
+        for tuned in (False, True)
+        if 0 < len(cells.of(study, row, column, words, tuned)) < len(seeds)
+    }
     if few:
         yield f"With fewer seeds: {', '.join(sorted(few))}."
     for cell in made:
         if cell.diverged:
-            yield f"{cell.row}, seed {cell.seed}: {cell.diverged}."
+            yield f"{cell.row}{'' if cell.tuned is None else ', tuned'}, seed {cell.seed}: {cell.diverged}."
     if chosen := list(_chosen(study, cells, shown, words)):
         yield f"Tuned alike: {'; '.join(chosen)}."
 
@@ -130,5 +145,10 @@ def _chosen(
     for column in shown:
         for row in study.rows:
             if made := cells.of(study, row, column, words, tuned=True):
-                said = ", ".join(f"{key} {value:g}" for key, value in (made[0].tuned or {}).items())
+                said = ", ".join(f"{key} {_said(value)}" for key, value in (made[0].tuned or {}).items())
                 yield f"{row.name} on {column.name} with {said}"
+
+
+def _said(value: Any) -> str:
+    """Return a setting's value: a number in short, anything else as it is written."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

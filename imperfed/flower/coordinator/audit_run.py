@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.batch import Tree
 from imperfed.core.errors import QuorumError
-from imperfed.core.federation import Federation
 from imperfed.core.labels import KINDS
 from imperfed.engine.failures import Failure
-from imperfed.engine.validate import REFUSED
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
-from imperfed.flower.coordinator.remote_repair import conduct_at_sites
+from imperfed.flower.coordinator.remote_repair import conduct_at_sites, refuse_claims
 from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.judging import judge_of, refuse_unjudgeable
 from imperfed.label_audit.overview import survey
@@ -80,13 +77,3 @@ class AuditRun:
 def again(path: Path) -> str:
     """Return the command that begins an audit again, in the same folder."""
     return f"imperfed resume {path}"
-
-
-def refuse_claims(server: Tree, federation: Federation) -> None:
-    """Refuse what sites say of themselves if it cannot be; nothing but the report rests on it."""
-    told = zip(federation.sites, federation.sizes(), server["changed"].tolist(), server["noise"].tolist(), strict=True)
-    for site, rows, changed, noise in told:
-        if not 0 <= changed <= rows:
-            raise QuorumError(f"{site}: {REFUSED}{changed} labels to change, of {rows} rows")
-        if not 0 <= noise <= 1:
-            raise QuorumError(f"{site}: {REFUSED}a share of {noise:g} wrong labels")

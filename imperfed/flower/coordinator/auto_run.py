@@ -138,8 +138,8 @@ class ServedAuto(Experiment):
         backend, federation = self.engine.backend, self.data.federation
         assert isinstance(backend, FlowerBackend)
         replies = backend.transport.send("query.judge", backend.with_models(lambda k: {}), "mixtures")
-        tests, classes = self.data.facts["test_rows"], len(federation.classes)
-        told, failed = usable(replies, lambda k, reply: MixtureFigures.of(reply, tests[k], classes))
+        tests, classes, known = self.data.facts["test_rows"], len(federation.classes), self.evaluator.figure_names
+        told, failed = usable(replies, lambda k, reply: MixtureFigures.of(reply, tests[k], classes, known))
         for k, why in failed.items():
             folder.log(f"{federation.sites[k]} did not tell the figures of its mixture: {why}")
         return told

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,8 +22,9 @@ from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite, Silent
 from imperfed.engine.population import Population, Scores, lowering
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
-from imperfed.engine.validate import REFUSED, check_answer, check_shapes, largest_answer
-from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of, validity_of
+from imperfed.engine.validate import LARGEST_NUMBER, REFUSED, check_answer, check_shapes, check_size, largest_answer
+from imperfed.flower.messages.charging import charged
+from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, Word, scores_of, validity_of
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.transport import Transport
 from imperfed.flower.site.store import FIRST
@@ -68,7 +69,8 @@ class FlowerBackend:
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange."""
         exchange = self.population.spec.exchange(round, number)
-        replies = {k: self._reply(answer, exchange) for k, answer in self._answers(round, number, sites).items()}
+        answers = self._answers(round, number, sites)
+        replies = {k: charged(partial(self._reply, answer, exchange)) for k, answer in answers.items()}
         for k, reply in replies.items():
             if isinstance(reply, Failure):
                 self.failed[k] = reply.reason
@@ -98,7 +100,7 @@ class FlowerBackend:
         like = torch.zeros(self.population.spec.layout.shared, dtype=torch.int64)
         about = self.run_infos[0].about(f"round {round + 1}, sum")
         answers = self.transport.send("query.unite", payloads, about, largest_answer({"w": like}, 0))
-        return {k: _share(answer, like) for k, answer in answers.items()}
+        return {k: charged(partial(_share, answer, like)) for k, answer in answers.items()}
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Add up the sites' own mean gradients; the sum needs all of them."""
@@ -179,18 +181,22 @@ class FlowerBackend:
         for k, reply in replies.items():
             if isinstance(reply, Failure):
                 continue
-            try:
-                metrics[k] = scores_of(reply, max(self.transport.infos[self.transport.names[k]].tests, 0))
-                validity = validity_of(reply, self._cells(k))
+            told = charged(partial(self._figures, k, reply))
+            if isinstance(told, Failure):
+                why = told.reason.removeprefix(REFUSED)
+                self.transport.tell(f"{self.transport.names[k]}: its metrics were refused: {why}")
+            else:
+                metrics[k], validity = told
                 self.validity[k] = validity._replace(weight=validity.weight * lowered[k])
-            except RefusedError as error:
-                self.transport.tell(f"{self.transport.names[k]}: its metrics were refused: {error}")
         return {k: scores for k, scores in metrics.items() if scores}
 
-    def _cells(self, site: int) -> int:
-        """Return how many cells the labels of a site's held-out rows have: no figure can rest on more."""
-        federation = self.population.federation
-        return 0 if federation.validation is None else federation.validation.sizes()[site] * len(federation.classes)
+    def _figures(self, site: int, reply: Payload) -> tuple[Scores, Validity]:
+        """Return the figures in a site's answer, which rest on no more rows and cells than the site has."""
+        federation, tests = self.population.federation, self.transport.infos[self.transport.names[site]].tests
+        classes, held = len(federation.classes), federation.validation
+        cells = 0 if held is None else held.sizes()[site] * classes
+        scores = scores_of(reply, max(tests, 0), self.population.evaluator.figure_names)
+        return scores, validity_of(reply, cells, classes)
 
     def _answers(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Payload | Failure]:
         """Return the answers that came with the metrics, each once, and ask for all others."""
@@ -259,15 +265,13 @@ class FlowerBackend:
         mechanism = self.population.spec.privacy
         if mechanism is not None and mechanism.sums:  # that it has trained is all that it says now
             return Reply(0.0, {})
-        try:  # with privacy no site tells its loss
-            loss, up = answer.real("loss") if mechanism is None else 0.0, answer.trees.get("up")
-        except RefusedError as error:
-            return Misshapen(f"{REFUSED}{error}")
+        # With privacy no site tells its loss.
+        loss, up = answer.real("loss") if mechanism is None else 0.0, answer.trees.get("up")
         if up is None:
             return Misshapen(f"{REFUSED}it holds no answer")
-        if not math.isfinite(loss):
-            return NotFinite(f"{REFUSED}its loss is {loss}")
-        return check_answer(up, exchange, self.population.state.servers[0]) or Reply(loss, up)
+        if not abs(loss) <= LARGEST_NUMBER:
+            return NotFinite(f"{REFUSED}its loss is {loss:g}")
+        return check_answer(up, exchange, self.population.state.servers[0]) or check_size(up) or Reply(loss, up)
 
 
 def _share(answer: Payload | Failure, like: Tensor) -> Tensor | Failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from imperfed.data.site_description import SiteInfo
 from imperfed.engine.failures import Failure, Misshapen
 from imperfed.engine.population import lowering
 from imperfed.engine.validate import REFUSED
+from imperfed.flower.messages.charging import charged
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.transport import Transport
@@ -27,7 +29,7 @@ def edges_from_sites(
     """
     payloads = {k: run_info.payload() for k, run_info in enumerate(run_infos)}
     replies = transport.send("query.count", payloads, "counts for bins")
-    answers = [checked(replies[k], info) for k, info in enumerate(infos)]
+    answers = [charged(partial(checked, replies[k], info)) for k, info in enumerate(infos)]
     failed = [f"{i.name}: {a.reason}" for i, a in zip(infos, answers, strict=True) if isinstance(a, Failure)]
     if failed:
         raise QuorumError(f"bins need the counts of every site. {'; '.join(failed)}")

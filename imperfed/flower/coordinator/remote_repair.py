@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from imperfed.core.batch import Tree
 from imperfed.core.components import Repair
-from imperfed.core.errors import QuorumError
+from imperfed.core.errors import ImperfedError, QuorumError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.engine.conversation import Transcript, conduct, exchanges_of, notes
 from imperfed.engine.failures import Failure
-from imperfed.engine.validate import largest_answer
+from imperfed.engine.validate import LARGEST_SUM, REFUSED, check_size, largest_answer
 from imperfed.evaluation.model_figures import figure
+from imperfed.flower.messages.charging import charged
 from imperfed.flower.messages.payload import REPAIR, Payload, Word
 from imperfed.flower.messages.run_info import REPAIR_SUBJECT, RunInfo
 from imperfed.flower.messages.transport import Transport
@@ -38,7 +40,7 @@ def conduct_at_sites(
         features = math.prod(federation.x.shape[1:])
         limit = max(largest_answer(down, max(federation.sizes()), features, len(federation.classes)) for down in downs)
         replies = transport.send("query.answer", payloads, f"{REPAIR_SUBJECT}{exchanges[number].name}", limit)
-        answers = {k: _answer(reply) for k, reply in sorted(replies.items())}
+        answers = {k: charged(partial(_answer, reply)) for k, reply in sorted(replies.items())}
         failed = [f"{transport.names[k]}: {a.reason}" for k, a in answers.items() if isinstance(a, Failure)]
         if failed:
             raise QuorumError(f"a repair needs an answer from every site. {'; '.join(failed)}")
@@ -46,9 +48,27 @@ def conduct_at_sites(
 
     def _answer(reply: Payload | Failure) -> Tree | Failure:
         """Return what a site sent; `converse` checks it against what the others sent."""
-        return reply if isinstance(reply, Failure) else reply.trees.get("up", {})
+        if isinstance(reply, Failure):
+            return reply
+        up = reply.trees.get("up", {})
+        return check_size(up, LARGEST_SUM) or up
 
-    return conduct(repair, federation, ask)
+    try:
+        return conduct(repair, federation, ask)
+    except ImperfedError:
+        raise
+    except Exception as error:  # of numbers that are possible one by one; to begin again would not help
+        raise QuorumError(f"nothing can be made of what the sites sent for repair {repair.name} ({error})") from error
+
+
+def refuse_claims(server: Tree, federation: Federation) -> None:
+    """Refuse what sites say about their own labels if it cannot be; nothing but the report rests on it."""
+    told = zip(federation.sites, federation.sizes(), server["changed"].tolist(), server["noise"].tolist(), strict=True)
+    for site, rows, changed, noise in told:
+        if not 0 <= changed <= rows:
+            raise QuorumError(f"{site}: {REFUSED}{changed} labels to change, of {rows} rows")
+        if not 0 <= noise <= 1:
+            raise QuorumError(f"{site}: {REFUSED}a share of {noise:g} wrong labels")
 
 
 def repair_at_sites(
@@ -60,6 +80,7 @@ def repair_at_sites(
     """
     federation = data.federation
     transcript = conduct_at_sites(repair, federation, transport, run_infos)
+    refuse_claims(transcript.server, federation)
     groups = repair.groups_of(transcript.server)
     verdict = repair.verdict(transcript.server, federation.sites)
     facts = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -17,7 +18,6 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import Engine
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.population import Population, lowering
-from imperfed.engine.validate import REFUSED
 from imperfed.evaluation.paired import Difference, combined
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.combinations import Combination
@@ -29,7 +29,8 @@ from imperfed.experiments.config import Config
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
-from imperfed.flower.messages.payload import Payload, RefusedError, Word
+from imperfed.flower.messages.charging import charged
+from imperfed.flower.messages.payload import Payload, Word
 from imperfed.flower.messages.search_figures import (
     agreement_of,
     consensus_words,
@@ -210,8 +211,9 @@ def usable(
         if isinstance(reply, Failure):
             failed[k] = reply.reason
             continue
-        try:
-            answers[k] = read(k, reply)
-        except RefusedError as error:
-            failed[k] = f"{REFUSED}{error}"
+        answer = charged(partial(read, k, reply))
+        if isinstance(answer, Failure):
+            failed[k] = answer.reason
+        else:
+            answers[k] = answer
     return answers, failed

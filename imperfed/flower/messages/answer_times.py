@@ -18,7 +18,9 @@ TIMES = 4.0
 UNKNOWN_TIMES = 3.0
 """How much longer than the shortest time to wait before that, where nothing is known about the usual time."""
 QUIET_TIMES = 8.0
-"""How many times the usual time a site is waited for that did not answer at all the last time."""
+"""How many times the usual time a site is waited for that was silent of late."""
+IN_A_ROW, MOST_DOUBLED = 3, 6
+"""Answers that a site gives in a row, after it was silent for the first time, until all patience is back."""
 REMEMBERED = 64
 """Answers from which the usual time is known."""
 
@@ -31,8 +33,22 @@ class AnswerTimes:
     """Seconds before which no site is asked again."""
     clock: Callable[[], float] = time.monotonic
     taken: dict[str, deque[float]] = field(default_factory=dict)
-    quiet: set[str] = field(default_factory=set)
-    """The sites that did not answer when they were last asked."""
+    quiet: dict[str, int] = field(default_factory=dict)
+    """The sites that were silent, and how many answers in a row each has yet to give until it is waited for again."""
+    silences: dict[str, int] = field(default_factory=dict)
+    """How often each site was silent."""
+
+    def silent(self, site: str) -> None:
+        """Note that a site did not answer. Each time it takes twice as many answers to make up for it."""
+        self.silences[site] = self.silences.get(site, 0) + 1
+        self.quiet[site] = IN_A_ROW * 2 ** min(self.silences[site] - 1, MOST_DOUBLED)
+
+    def answered(self, site: str) -> None:
+        """Note that a site has answered."""
+        if self.quiet.get(site, 0) > 1:
+            self.quiet[site] -= 1
+        else:
+            self.quiet.pop(site, None)
 
     def note(self, kind: str, seconds: float) -> None:
         """Remember how long an answer has taken."""
@@ -44,9 +60,9 @@ class AnswerTimes:
         return max(self.shortest, TIMES * statistics.median(known)) if known else UNKNOWN_TIMES * self.shortest
 
     def patience(self, site: str, kind: str, most: float) -> float:
-        """Return how many seconds to wait for a site's answer: `most`, but less for one that was silent the last time.
+        """Return how many seconds to wait for a site's answer: `most`, but less for one that was silent of late.
 
-        One that hangs would otherwise cost that long in every round.
+        One that hangs, or answers now and then, would otherwise cost that long in every round or in every other.
         """
         known = self.taken.get(kind)
         if site not in self.quiet or not known:

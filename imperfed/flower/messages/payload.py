@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,8 +15,9 @@ from imperfed.core.batch import Tree
 from imperfed.core.errors import ImperfedError
 from imperfed.core.foreign_text import printable
 from imperfed.core.labels.validity import UNKNOWN, Validity
-from imperfed.engine.failures import KINDS, Failure
+from imperfed.engine.failures import KINDS, Crashed, Failure, Unreadable
 from imperfed.engine.population import Scores
+from imperfed.evaluation.fairness import FAIR
 
 Word = str | int | float | list[str] | list[int] | list[float]
 
@@ -49,6 +50,8 @@ SALT = 16
 register it first with wrong parts, so that the honest sender is refused; no one can guess the names of salted pieces.
 """
 LONGEST_NAME = 200
+MOST_LENGTHS = 16
+"""The most lengths in the shape of a tensor; inputs of any kind and their batches have at most five."""
 
 
 class RefusedError(ImperfedError):
@@ -134,13 +137,14 @@ def unpack(records: RecordDict) -> Payload:
         if isinstance(record, ConfigRecord):
             words |= cast(dict[str, Word], dict(record))
         elif isinstance(record, ArrayRecord):
-            trees[part] = {_checked(name): _tensor(f"{part}/{name}", array) for name, array in record.items()}
+            named = {checked_name(name): array for name, array in record.items()}
+            trees[checked_name(part)] = {name: _tensor(f"{part}/{name}", array) for name, array in named.items()}
     for part in cast(list[str], words.pop(EMPTY, [])):
-        trees.setdefault(part, {})
+        trees.setdefault(checked_name(part), {})
     return Payload(words, trees)
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
     """Return the name of a tensor, which is from another machine and goes into logs and reports."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise RefusedError(f"{printable(name, LONGEST_NAME)!r} cannot be the name of a tensor")
@@ -151,6 +155,8 @@ def _tensor(name: str, array: Array) -> torch.Tensor:
     """Return an array's values. It is from another machine: anything wrong with it is one kind of error."""
     try:
         dtype, shape = TRAVELS[array.dtype], tuple(array.shape)
+        if len(shape) > MOST_LENGTHS:
+            raise ValueError(f"declared a shape of {len(shape)} lengths")
         count, found = math.prod(shape), len(array.data) - SALT * max(1, math.ceil(len(array.data) / PIECE))
         if array.stype != PLAIN or any(type(length) is not int or length < 0 for length in shape):
             raise ValueError(f"declared {array.stype} {shape}")
@@ -182,10 +188,14 @@ def failure_payload(failure: Failure) -> Payload:
 
 
 def failure_of(payload: Payload) -> Failure | None:
-    """Return why a site does not answer, if its message says so."""
+    """Return why a site does not answer, if its message says so.
+
+    A file that cannot be read ends a run in one process; elsewhere it is the failure of one site.
+    """
     if FAILED not in payload.words:
         return None
-    return KINDS.get(str(payload.words.get(FAILED_KIND)), Failure)(printable(str(payload.words[FAILED])))
+    kind = KINDS.get(str(payload.words.get(FAILED_KIND)), Failure)
+    return (Crashed if kind is Unreadable else kind)(printable(str(payload.words[FAILED])))
 
 
 def scores_words(scores: Scores) -> dict[str, Word]:
@@ -197,19 +207,28 @@ def scores_words(scores: Scores) -> dict[str, Word]:
     }
 
 
-def scores_of(payload: Payload, tests: int) -> Scores:
-    """Return the metrics in a message, checked: they are only a claim. `tests`: the site's number of test rows."""
+def scores_of(payload: Payload, tests: int, known: Collection[tuple[str, ...]]) -> Scores:
+    """Return the metrics in a message, checked: they are only a claim; empty if the site has none.
+
+    `tests`: the site's number of test rows. `known`: the names that the figures of one site can have, in order.
+    """
     names, values, counts = (payload.several(word) for word in ("metrics", "values", "counts"))
     typed = ((names, str), (values, float), (counts, int))
     if len({len(part) for part, _ in typed}) > 1 or any(type(x) is not kind for part, kind in typed for x in part):
         raise RefusedError("its metrics are not a name, a value and a count each")
+    if names and tuple(cast(list[str], names)) not in known:
+        expected = " or ".join(map(", ".join, known)) or "there are none"
+        raise RefusedError(f"its metrics are called {printable(', '.join(map(str, names[:10])), 100)}, not {expected}")
     scores: Scores = {}
     for name, value, count in zip(
         cast(list[str], names), cast(list[float], values), cast(list[int], counts), strict=True
     ):
-        if not (math.isnan(value) or 0 <= value <= 1) or not 0 <= count <= tests:
-            raise RefusedError(f"{printable(name, 50)!r} cannot be {value:g} on {count} of its {tests} test rows")
-        scores[_checked(name)] = value, count
+        of_groups = name.startswith(FAIR)  # of some of the rows, perhaps of none; then it is undefined
+        undefined = math.isnan(value) and not (of_groups and count)
+        fewest = 0 if of_groups else tests
+        if not (undefined or (0 <= value <= 1 and count)) or not fewest <= count <= tests:
+            raise RefusedError(f"{name!r} cannot be {value:g} on {count} of its {tests} test rows")
+        scores[name] = value, count
     return scores
 
 
@@ -218,14 +237,17 @@ def validity_words(validity: Validity) -> dict[str, Word]:
     return {"validation": [validity.score, validity.weight]} if validity.known else {}
 
 
-def validity_of(payload: Payload, cells: int) -> Validity:
-    """Return it from a message, checked: it is only a claim. `cells`: the most that its weight can be."""
+def validity_of(payload: Payload, cells: int, classes: int) -> Validity:
+    """Return it from a message, checked: it is only a claim. `cells`: the most that its weight can be.
+
+    No score is below minus the number of classes.
+    """
     if "validation" not in payload.words:
         return UNKNOWN
     words = payload.several("validation")
     if len(words) != 2 or any(type(word) is not float or not math.isfinite(word) for word in words):
         raise RefusedError("its validation is not a score and a weight")
     score, weight = cast(list[float], words)
-    if not (score <= 1 and 0 < weight <= cells):
+    if not (-classes <= score <= 1 and 0 < weight <= cells):
         raise RefusedError(f"its validation, {score:g} with weight {weight:g}, cannot be")
     return Validity(score, weight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -119,10 +119,10 @@ class MixtureFigures:
         return scores_words(self.scores) | score_words("alone", self.alone) | difference_words(self.difference)
 
     @classmethod
-    def of(cls, payload: Payload, rows: int, classes: int) -> MixtureFigures:
-        """Return them from a message; `rows`: the site's test rows."""
+    def of(cls, payload: Payload, rows: int, classes: int, known: Collection[tuple[str, ...]]) -> MixtureFigures:
+        """Return them from a message; `rows`: the site's test rows, `known`: the names that its figures can have."""
         alone = score_of(payload, "alone", classes)
-        return cls(scores_of(payload, rows), alone, difference_of(payload, rows, classes))
+        return cls(scores_of(payload, rows, known), alone, difference_of(payload, rows, classes))
 
 
 def family_words(kinds: Sequence[AloneModel]) -> dict[str, Word]:

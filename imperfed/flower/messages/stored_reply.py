@@ -21,11 +21,10 @@ from typing import Any, Protocol
 
 from flwr.app import Message
 
-from imperfed.core.foreign_text import printable
-from imperfed.engine.failures import Failure, Misshapen
-from imperfed.engine.validate import REFUSED
+from imperfed.engine.failures import Failure
+from imperfed.flower.messages.charging import charged
 from imperfed.flower.messages.parcel import opened
-from imperfed.flower.messages.payload import RefusedError
+from imperfed.flower.messages.payload import RefusedError, checked_name
 from imperfed.flower.processes import adapter
 
 MOST_NAMES = 1000
@@ -73,21 +72,20 @@ class StoredReply:
 
     def read(self, limit: int) -> Message | Failure | None:
         """Return the reply, or why it is refused; None while objects are missing. `limit`: in bytes."""
-        try:
-            if self.record is not None:
-                measure_record(self.record, limit)
-                return opened(self.record)
-            if len(self.missing) > MOST_OBJECTS:
-                raise RefusedError(f"it has {len(self.missing)} parts, and at most {MOST_OBJECTS} are read")
-            self._fetch(limit)
-            if self.missing:
-                return None
-            unfolded = Unfolded(self.contents, limit)
-            unfolded.message(self.root)
-            return adapter.inflated(self.root, self.contents)
-        except Exception as error:  # whatever another machine sent, the others' answers are read all the same
-            known = isinstance(error, RefusedError)
-            return Misshapen(REFUSED + printable(str(error) if known else f"it cannot be read ({error!r})"))
+        return charged(lambda: self._read(limit))
+
+    def _read(self, limit: int) -> Message | None:
+        if self.record is not None:
+            measure_record(self.record, limit)
+            return opened(self.record)
+        if len(self.missing) > MOST_OBJECTS:
+            raise RefusedError(f"it has {len(self.missing)} parts, and at most {MOST_OBJECTS} are read")
+        self._fetch(limit)
+        if self.missing:
+            return None
+        unfolded = Unfolded(self.contents, limit)
+        unfolded.message(self.root)
+        return adapter.inflated(self.root, self.contents)
 
     def _fetch(self, limit: int) -> None:
         """Fetch what has arrived, and no more than a few objects beyond the limit."""
@@ -176,7 +174,7 @@ class Unfolded:
         named = json.loads(body)
         if not isinstance(named, dict) or set(named.values()) != set(children):
             raise RefusedError(f"its {kind} does not name its parts")
-        return named
+        return {checked_name(own): part for own, part in named.items()}
 
     def _parts(self, name: str, kind: str) -> tuple[list[str], bytes]:
         """Return the children and the body of an object, which must be of this kind."""

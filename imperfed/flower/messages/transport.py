@@ -6,16 +6,18 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from flwr.app import Message
 
-from imperfed.core.errors import DataError, QuorumError, RefusedBySiteError
+from imperfed.core.errors import QuorumError, RefusedBySiteError
 from imperfed.core.foreign_text import printable
 from imperfed.data.site_claims import check_claims
 from imperfed.data.site_description import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Declined, Failure, Misshapen, Silent
 from imperfed.engine.validate import LARGEST, REFUSED
 from imperfed.flower.messages.answer_times import AnswerTimes, Waiting
+from imperfed.flower.messages.charging import charged, why_refused
 from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failure_of, new_salt, pack, size, unpack
 from imperfed.flower.messages.run_info import RunInfo, info_from, other_rows
 from imperfed.flower.messages.stored_reply import Mailbox, StoredReply
@@ -116,8 +118,8 @@ class Transport:
                 raise RefusedError(reply.reason)
             info = info_from(reply)
             self._check(info, node)
-        except (RefusedError, DataError) as error:
-            self.tell(f"node {node} is not admitted: {printable(str(error))}")
+        except Exception as error:  # whatever it said, the others are admitted all the same
+            self.tell(f"{self._known(node)} is not admitted: {why_refused(error)}")
             self.refused[node] = time.monotonic(), isinstance(reply, Silent)
             return
         self.tell(f"{info.name} has {'reconnected' if info.name in self.infos else 'connected'}, with {info.rows} rows")
@@ -174,14 +176,13 @@ class Transport:
                 lost = isinstance(reply, Failure) or reply.has_error()
                 if node not in waiting.until or (lost and any(node == other for other, _ in sent.values())):
                     continue  # too late, or asked again meanwhile
-                self._count("up", node, reply)
-                answers[node] = read(reply, asked)
+                answers[node] = charged(partial(self._opened, node, reply, asked))
                 waiting.answered(node)
                 self._note(kind, about, node, answers[node], time.monotonic() - began)
             now = time.monotonic()
             for node in waiting.give_up(now):
                 answers[node] = Silent(f"it did not answer within {until[node] - began:g} s")
-                self.times.quiet.add(self._name(node))
+                self.times.silent(self._name(node))
             if again := waiting.due(now, self.online - {sent[message_id][0] for message_id in arriving}):
                 self.tell(f"{about}: asking {', '.join(map(self._name, again))} again after {now - began:.1f} s")
                 sent |= self._push(kind, {node: payloads[node] for node in again}, about, timeout)
@@ -190,6 +191,11 @@ class Transport:
         for stored in arriving.values():
             stored.release()
         return answers
+
+    def _opened(self, node: int, reply: Message | Failure, asked: str) -> Payload | Failure:
+        """Count and read a reply."""
+        self._count("up", node, reply)
+        return read(reply, asked)
 
     def _push(
         self, kind: str, payloads: Mapping[int, Payload], about: str, timeout: float
@@ -221,13 +227,18 @@ class Transport:
     def _note(self, kind: str, about: str, node: int, answer: Payload | Failure, seconds: float) -> None:
         outcome = "failed" if isinstance(answer, Failure) else "answered"
         self.tell(f"{about}: {self._name(node)} {outcome} after {seconds:.1f} s")
-        self.times.quiet.discard(self._name(node))
+        self.times.answered(self._name(node))
         if not isinstance(answer, Failure):
             self.times.note(kind, seconds)
 
     def _owner(self, node: int) -> str:
         """Return the site whose key a node has."""
         return next((name for name, own in (self.admitted or {}).items() if own == node), self._name(node))
+
+    def _known(self, node: int) -> str:
+        """Return a node that is not admitted, with the site whose key it has."""
+        owner = self._owner(node)
+        return owner if owner == f"node {node}" else f"node {node} ({owner})"
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")
@@ -252,10 +263,7 @@ def read(reply: Message | Failure, asked: str) -> Payload | Failure:
     if reply.has_error():
         kind = Away if reply.error.code == NODE_UNAVAILABLE else Crashed
         return kind(f"no answer: {printable(reply.error.reason or f'error {reply.error.code}')}")
-    try:
-        payload = unpack(reply.content)
-    except Exception as error:  # RefusedError, and whatever else can be wrong with what another machine sent
-        return Misshapen(f"{REFUSED}{printable(str(error))}")
+    payload = unpack(reply.content)
     if payload.words.get(ASKED) != asked:
         return Misshapen(f"{REFUSED}it answers another message")
     words = {name: word for name, word in payload.words.items() if name != ASKED}

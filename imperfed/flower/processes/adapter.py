@@ -40,6 +40,8 @@ NAMES = {
     "TaskType": "flwr.supercore.constant",
     "ControlHttpClient": "flwr.supercore.control",
     "FlowerError": "flwr.supercore.error",
+    "ApiErrorCode": "flwr.supercore.error",
+    "push_messages": "flwr.superlink.servicer.fleet.fleet_handlers",
     "Fab": "flwr.supercore.fab",
     "HeartbeatSender": "flwr.supercore.heartbeat",
     "remove_content_from_message": "flwr.app.message",

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.core.foreign_text import printable
 
 SECRET_BYTES = 32
 STOPPING = 8.0  # seconds to wait after each signal
@@ -31,6 +32,8 @@ HEARD = "coordinator.heard"
 """The file beside it whose time says when the coordinator last answered."""
 TAKEN = "answer.taken"
 """The file beside it whose time says when the coordinator last took an answer of the site."""
+LONGEST_REASON = 1000
+"""The most characters of the reason for which a process ended."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 EXIT = re.compile(r"Exit Code: \d+\n(.*?)(?:\n\n|\Z)", re.DOTALL)  # how Flower reports why it ended
 
@@ -160,7 +163,7 @@ class Child:
         """Return why it ended, according to its log."""
         reasons = EXIT.findall(self.said())
         lines = (reasons[-1] if reasons else self.said()).strip().splitlines()
-        return " ".join(line.strip() for line in lines[-5:])
+        return printable(" ".join(line.strip() for line in lines[-5:]), LONGEST_REASON)  # it may quote another machine
 
 
 def wait_until(ready: Callable[[], bool], child: Child, seconds: float) -> None:

@@ -19,15 +19,18 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from imperfed.core.errors import ImperfedError
+from imperfed.core.foreign_text import printable
 from imperfed.flower.messages.parcel import Parcel
+from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.processes import adapter
 from imperfed.flower.processes.adapter import FleetHttpClient, NodeAuthHttpInterceptor, RuntimeVersionHttpInterceptor
+from imperfed.flower.processes.fetching import bound, fetch
 from imperfed.flower.processes.pulse import HEARTBEAT, SHORTEST, LinkSpeed, Pulse
+from imperfed.flower.site.site_folder import MOST_BYTES
 
 HEARTBEAT_TIMEOUT = 20.0  # seconds; in Flower 5, which an upload on the same link easily delays
 KEPT_FOR = 60.0  # seconds that a connection may be idle; the gate ends it after 75
 AWAY = (502, 503, 504)
-SOON = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds between two tries to fetch an object; in Flower 1 to 10
 
 
 class FleetClient(FleetHttpClient):  # type: ignore[misc]
@@ -52,7 +55,13 @@ class FleetClient(FleetHttpClient):  # type: ignore[misc]
         )
         usual: httpx.Client = vars(self)["_client"]
         usual.close()  # it would make a new connection, with TLS, for every heartbeat
-        self._client = httpx.Client(verify=verify, timeout=SHORTEST, limits=httpx.Limits(keepalive_expiry=KEPT_FOR))
+        self._client = httpx.Client(
+            verify=verify,
+            timeout=SHORTEST,
+            limits=httpx.Limits(keepalive_expiry=KEPT_FOR),
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [bound]},
+        )
 
     def _unary_unary(self, *, path: str, request: Any, timeout: float | None = None, **words: Any) -> Any:
         size, began = request.ByteSize(), time.monotonic()
@@ -80,11 +89,21 @@ def cut_short(error: BaseException | None) -> bool:
 
 
 @dataclass
+class NotTaken:
+    """A message that was not taken, without its content, and why."""
+
+    parcel: Parcel
+    why: str
+
+
+@dataclass
 class Fleet:
     """A session that SuperLink has accepted."""
 
     client: Any
     node: Any
+    most_bytes: int = MOST_BYTES
+    """The most that a message may take."""
 
     def __post_init__(self) -> None:
         self.again = adapter.make_simple_http_retry_invoker()
@@ -93,27 +112,24 @@ class Fleet:
         """Return the answer to a call; try again for as long as nothing answers."""
         return self.again.invoke(what, request)
 
-    def receive(self) -> Parcel | None:
-        """Return the next message to this site, with all its objects; None: there is none."""
+    def receive(self) -> Parcel | NotTaken | None:
+        """Return the next message to this site, with all its objects, or why it is not taken; None: there is none."""
         reply = self.call(self.client.PullMessages, adapter.PullMessagesRequest(node=self.node))
         if not reply.messages_list:
             return None
         parcel = Parcel(reply.messages_list[0], reply.message_object_trees[0])
-        if not parcel.whole:
-            self._fetch(parcel)
-        return parcel
-
-    def _fetch(self, parcel: Parcel) -> None:
         run = parcel.record.metadata.run_id
         pull = adapter.make_pull_object_fn_protobuf(lambda one: self.call(self.client.PullObject, one), self.node, run)
-        parcel.objects = adapter.pull_objects(parcel.names(), pull, **SOON)
-        for name, content in parcel.objects.items():
-            if adapter.get_object_id(content) != name:
-                raise ImperfedError(f"an object of the message is not the one that was announced: {name}")
-        request = adapter.ConfirmMessageReceivedRequest(
-            node=self.node, run_id=run, message_object_id=parcel.record.metadata.message_id
-        )
-        self.call(self.client.ConfirmMessageReceived, request)
+        why = ""
+        try:
+            fetch(parcel, pull, self.most_bytes)
+        except RefusedError as error:
+            why = f"a message was refused: {printable(str(error))} (most_bytes = {self.most_bytes})"
+        if not parcel.whole:
+            message = parcel.record.metadata.message_id
+            request = adapter.ConfirmMessageReceivedRequest(node=self.node, run_id=run, message_object_id=message)
+            self.call(self.client.ConfirmMessageReceived, request)
+        return NotTaken(parcel, why) if why else parcel
 
     def send(self, parcel: Parcel, seconds: float) -> None:
         """Send an answer, which took so many seconds."""
@@ -152,10 +168,10 @@ class Fleet:
 
 
 @contextmanager
-def session(client: Any, key: bytes, registers: bool) -> Iterator[Fleet]:
+def session(client: Any, key: bytes, registers: bool, most_bytes: int = MOST_BYTES) -> Iterator[Fleet]:
     """Open a session, and sign off at the end. `registers`: without keys of a consortium, a site brings its own."""
     interval = adapter.HEARTBEAT_DEFAULT_INTERVAL
-    fleet = Fleet(client, None)
+    fleet = Fleet(client, None, most_bytes)
     try:
         if registers:
             fleet.call(client.RegisterNode, adapter.RegisterNodeFleetRequest(public_key=key))
@@ -179,4 +195,4 @@ def session(client: Any, key: bytes, registers: bool) -> Iterator[Fleet]:
 def reason(error: httpx.HTTPStatusError) -> str:
     """Return why SuperLink refused a call, in its words if it has any."""
     known = adapter.FlowerError.from_json(error.response.text)
-    return f"[code: {known.code}] {known.message}" if known else str(error)
+    return printable(f"[code: {known.code}] {known.message}" if known else str(error))

@@ -54,21 +54,31 @@ log = logging.getLogger("imperfed.gate")
 
 
 class Seldom(logging.Filter):
-    """So many lines a minute and no more; the next one after that says how many were left out."""
+    """So many lines a minute about each site, and about all strangers together; then, how many were left out.
+
+    A line about a site has its name as `site`: neither strangers nor another site can hide what it does.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.began, self.lines = time.monotonic(), 0
+        self.lines: dict[str, tuple[float, int]] = {}
+        """About whom: when the minute began, and the lines in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is written."""
-        now, left_out = time.monotonic(), self.lines - LINES
-        if now - self.began > MINUTE:
-            self.began, self.lines = now, 0
-            if left_out > 0:
-                record.msg, record.args = f"{record.getMessage()} ({left_out} lines before it were left out)", ()
-        self.lines += 1
-        return self.lines <= LINES
+        now, about = time.monotonic(), str(getattr(record, "site", ""))
+        began, lines = self.lines.get(about, (now, 0))
+        if now - began > MINUTE:
+            if lines > LINES:
+                record.msg, record.args = f"{record.getMessage()} ({lines - LINES} lines before it were left out)", ()
+            began, lines = now, 0
+        self.lines[about] = began, lines + 1
+        return lines < LINES
+
+
+def warn(site: str, text: str, *words: object) -> None:
+    """Write a line to the log about a site, or about strangers where there is no name."""
+    log.warning(text, *words, extra={"site": site})
 
 
 log.addFilter(Seldom())
@@ -105,19 +115,22 @@ class Gate:
         if (scope["method"], scope["raw_path"]) == ("GET", CLOCK):  # the server adds the date
             await answer(send, 200, "")
             return
+        site = scope.get(PEER, "")
+        who = site or (scope.get("client") or ("?",))[0]
+        if pause := self.allowance.pause(site):
+            await asyncio.sleep(pause)
         if refusal := self.refusal(scope):
-            who = (scope.get("client") or ("?",))[0]
-            log.warning("refused %s %s from %s: %s", scope["method"], printable(scope["raw_path"]), who, refusal[1])
+            warn(site, "refused %s %s from %s: %s", scope["method"], printable(scope["raw_path"]), who, refusal[1])
             await answer(send, *refusal)
             return
-        site, length, pushes = scope.get(PEER, ""), stated_length(scope), scope["raw_path"] in PUSHES
+        length, pushes = stated_length(scope), scope["raw_path"] in PUSHES
         if too_much := self.allowance.refusal(site, length, pushes):
-            log.warning("%s from %s", too_much[1], site or (scope.get("client") or ("?",))[0])
+            warn(site, "%s from %s", too_much[1], who)
             await answer(send, *too_much)
             return
         with self.allowance.passing(site, length, pushes):
-            await self._pass_on(scope, receive, send)
-        if pushes and self.answered is not None:
+            status = await self._pass_on(scope, receive, send)
+        if pushes and status == 200 and self.answered is not None:
             self.answered.ring()
 
     def let_go(self) -> None:
@@ -125,13 +138,13 @@ class Gate:
         if self.holding is not None:
             self.holding.let_go()
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request that may pass; say so if there is no answer."""
-        site, started = scope.get(PEER, ""), False
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Forward a request that may pass; say so if there is no answer. Return the status of the answer."""
+        site, status = scope.get(PEER, ""), 0
 
         async def pass_back(message: Scope) -> None:
-            nonlocal started
-            started = True
+            nonlocal status
+            status = message.get("status", status)
             self.allowance.given(site, len(message.get("body", b"")))
             await send(message)
 
@@ -140,14 +153,15 @@ class Gate:
                 await self._pull(site, scope, receive, pass_back)
             else:
                 await self.forward(scope, receive, pass_back)
-            return
+            return status
         except httpx.HTTPError as error:
-            log.warning("no answer behind the gate: %r", error)
+            warn(site, "no answer behind the gate: %r", error)
             failure = 503, "the coordinator does not answer"
         except TimeoutError:
             failure = 408, "the request did not arrive in time"
-        if not started:  # otherwise the caller sees the answer cut short, since the connection is closed
+        if not status:  # otherwise the caller sees the answer cut short, since the connection is closed
             await answer(send, *failure)
+        return failure[0]
 
     async def _pull(self, site: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the question whether there is a message."""

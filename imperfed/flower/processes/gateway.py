@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.core.foreign_text import printable
-from imperfed.flower.processes.gate import LONGEST_HEAD, PEER, Gate
+from imperfed.flower.processes.gate import LONGEST_HEAD, PEER, Gate, warn
 from imperfed.flower.processes.holding import Receive, Scope, Send
 from imperfed.flower.processes.keys import CoordinatorKeys
 
@@ -78,7 +78,8 @@ class Visitor(H11Protocol):
             self.site = common_name(transport.get_extra_info("peercert"))
             self.app = partial(as_site, self.app, self.site)
             if why := self.listener.refusal(self.site):
-                log.warning("refused a connection from %s: %s", address, why)
+                known = self.site if self.site in self.listener.sites else ""
+                warn(known, "refused a connection from %s: %s", address, why)
                 transport.abort()
                 return
         self.listener.newcomers.add(self, address, transport.abort)

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from imperfed.flower.processes.own_calls import admit_own_calls_only
-from imperfed.flower.processes.superlink_patches import guard_trees, take_whole_messages
+from imperfed.flower.processes.superlink_patches import guard_trees, let_sites_only_answer, take_whole_messages
 
 LOOK = 0.5  # seconds
 SECRET_FILE = "--superexec-auth-secret-file"
@@ -40,6 +40,7 @@ def main() -> None:
         admit_own_calls_only(Path(sys.argv[sys.argv.index(SECRET_FILE) + 1]))
         guard_trees()
         take_whole_messages()
+        let_sites_only_answer()
     [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
     command.load()()
 

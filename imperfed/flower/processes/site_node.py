@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import signal
 import ssl
@@ -16,23 +17,29 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.app import Error, Message
 
+from imperfed.core.atomic import append_lines
 from imperfed.core.errors import ImperfedError
-from imperfed.flower.messages.parcel import Parcel
+from imperfed.flower.messages.parcel import Parcel, opened
 from imperfed.flower.processes import adapter
-from imperfed.flower.processes.answering import AnsweringProcess
+from imperfed.flower.processes.answering import APP_FAILED, AnsweringProcess
 from imperfed.flower.processes.child import HEARD, TAKEN
-from imperfed.flower.processes.fleet import Fleet, FleetClient, session
+from imperfed.flower.processes.fleet import Fleet, FleetClient, NotTaken, session
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.parent_watch import end_with
 from imperfed.flower.processes.pulse import LinkSpeed, Pulse, end_without
 from imperfed.flower.processes.session import sign_off
+from imperfed.flower.processes.supernode import SITE
+from imperfed.flower.site.site_folder import LOG, MOST_BYTES
 
 QUICK = 0.1  # seconds; an empty answer that came sooner was not held back by the gate
 PAUSE = 0.5  # seconds after several of them
@@ -63,35 +70,59 @@ class Identity:
         return known
 
 
-def converse(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, taken: Callable[[], object]) -> None:
-    """Answer message after message; `taken` is called after every answer that the coordinator has taken."""
+def converse(
+    fleet: Fleet,
+    answering: AnsweringProcess,
+    pulse: Pulse,
+    taken: Callable[[], object],
+    note: Callable[[str], object] = lambda line: None,
+) -> None:
+    """Answer message after message; `taken` is called after every answer that the coordinator has taken.
+
+    `note`: adds a line to the site's log.
+    """
     quick = 0
     while True:
         pulse.tick()
         began = time.monotonic()
         try:
-            parcel = fleet.receive()
+            found = fleet.receive()
         except adapter.RunNotRunningException:
             continue
-        if parcel is not None:
-            quick = 0
-            reply(fleet, answering, pulse, parcel, taken)
+        if found is None:
+            quick = quick + 1 if time.monotonic() - began < QUICK else 0
+            if quick > 1:
+                time.sleep(PAUSE)
             continue
-        quick = quick + 1 if time.monotonic() - began < QUICK else 0
-        if quick > 1:
-            time.sleep(PAUSE)
+        quick, began = 0, time.monotonic()
+        if isinstance(found, NotTaken):
+            note(found.why)
+            answer = untaken(found, fleet.node.node_id)
+        else:
+            answer = answering.answer(found, fleet.node.node_id, pulse.tick)
+        reply(fleet, answer, time.monotonic() - began, taken)
 
 
-def reply(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, parcel: Parcel, taken: Callable[[], object]) -> None:
-    """Answer one message; if the answer is not taken, say so in the log and go on."""
-    began = time.monotonic()
-    answer = answering.answer(parcel, fleet.node.node_id, pulse.tick)
+def reply(fleet: Fleet, answer: Parcel, seconds: float, taken: Callable[[], object]) -> None:
+    """Send one answer; if it is not taken, say so in the log and go on."""
     try:
-        fleet.send(answer, time.monotonic() - began)
+        fleet.send(answer, seconds)
     except (httpx.HTTPStatusError, adapter.RunNotRunningException, adapter.ObjectPushError) as error:
         print(f"an answer was not taken: {error!r}", flush=True)
     else:
         taken()
+
+
+def untaken(message: NotTaken, node: int) -> Parcel:
+    """Return an answer that says why a message was not taken."""
+    record = message.parcel.record
+    adapter.identify(record.metadata.run_id, node)
+    return Parcel.of(Message(Error(APP_FAILED, message.why), reply_to=opened(record)))
+
+
+def log_line(path: Path, line: str) -> None:
+    """Add a line to the site's own log."""
+    append_lines(path, [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -130,9 +161,11 @@ def main() -> None:
         sign_off(client)
         pulse.tick()
         end_without(pulse)
-        with session(client, identity.public, identity.registers) as fleet:
+        most = int(json.loads(os.environ[SITE]).get("most_bytes", MOST_BYTES)) if SITE in os.environ else MOST_BYTES
+        with session(client, identity.public, identity.registers, most) as fleet:
             print(f"SuperNode ID: {fleet.node.node_id}", flush=True)
-            converse(fleet, answering, pulse, (home / TAKEN).touch)
+            note = partial(log_line, home.parent / LOG)
+            converse(fleet, answering, pulse, (home / TAKEN).touch, note)
     except (ImperfedError, httpx.HTTPError) as error:
         give_up(str(error) or repr(error))
 

@@ -1,4 +1,4 @@
-"""What SuperLink's store in memory lacks: messages in one piece, and no trust in what a site says about its objects.
+"""What SuperLink lacks: messages in one piece, and no trust in what a site says about itself and its objects.
 
 Flower's store in a database costs ten times as much per request, and a run keeps its own checkpoints. But it is in that
 store only that Flower refuses an object with other parts than at first; without that, a few small trees that name each
@@ -7,10 +7,14 @@ other would stand for a tree that no memory holds.
 
 from __future__ import annotations
 
+import logging
+from importlib import import_module
 from typing import Any
 
 from imperfed.flower.messages.stored_reply import MOST_OBJECTS
 from imperfed.flower.processes import adapter
+
+log = logging.getLogger("imperfed.superlink")
 
 
 def guard_trees() -> None:
@@ -20,17 +24,17 @@ def guard_trees() -> None:
 
     def preregister(self: Any, run_id: int, tree: Any) -> list[str]:
         with self.lock_store:
-            check_tree(tree, {name: set(entry.child_object_ids) for name, entry in known(self, tree)})
+            check_tree(tree, parts_of(self, tree))
             missing: list[str] = usual(self, run_id, tree)
             return missing
 
     store.preregister = preregister
 
 
-def known(store: Any, tree: Any) -> list[tuple[str, Any]]:
-    """Return the objects of a tree that the store has already."""
+def parts_of(store: Any, tree: Any) -> dict[str, set[str]]:
+    """Return the parts of those objects of a tree that the store has already."""
     names = {part.object_id for part in adapter.iterate_object_tree(tree)}
-    return [(name, store.store[name]) for name in names & store.store.keys()]
+    return {name: set(store.store[name].child_object_ids) for name in names & store.store.keys()}
 
 
 def check_tree(tree: Any, parts: dict[str, set[str]]) -> None:
@@ -41,6 +45,16 @@ def check_tree(tree: Any, parts: dict[str, set[str]]) -> None:
             raise ValueError(f"a message of more than {MOST_OBJECTS} objects")
         if len(set(children)) < len(children) or parts.setdefault(one.object_id, set(children)) != set(children):
             raise ValueError(f"object {one.object_id} has other parts in another place")
+
+
+def refuse_contradiction(state: Any, message: Any, tree: Any) -> None:
+    """Refuse a message for its tree of objects before it is stored: without objects it could never be read."""
+    try:
+        with state.object_store.lock_store:
+            check_tree(tree, parts_of(state.object_store, tree))
+    except ValueError as error:
+        log.warning("refused a message of node %d: %s", message.metadata.src_node_id, error)
+        raise
 
 
 def take_whole_messages() -> None:
@@ -54,6 +68,7 @@ def take_whole_messages() -> None:
         if tree.object_id != number:
             raise ValueError("the objects are not those of the message")
         if not message.has_error() and not message.content:
+            refuse_contradiction(self, message, tree)
             kept: tuple[bool, list[str]] = with_objects(self, message, tree, session)
             return kept
         self._object_push_sessions.pop(session, None)  # nothing will be pushed
@@ -71,3 +86,32 @@ def take_whole_messages() -> None:
         return usual_tree(self, name)
 
     state.store_message_and_object_tree, store.get_object_tree = store_message, get_object_tree
+
+
+def let_sites_only_answer() -> None:
+    """Let a site push nothing but its own answers.
+
+    Flower knows by its key which node calls, and believes what the message says about who has sent it. One that says it
+    is from SuperLink would be delivered to another site, or to the sender itself, as if the run had sent it.
+    """
+    handlers = import_module(adapter.NAMES["push_messages"])
+    usual = vars(handlers)["push_messages"]
+
+    def push_messages(request: Any, state: Any) -> Any:
+        if why := misleading(request):
+            node = request.node.node_id
+            log.warning("refused a message of node %d: %s", node, why)
+            raise adapter.FlowerError(adapter.ApiErrorCode.FLEET_RUN_STATUS_NOT_ALLOWED, f"node {node}: {why}", why)
+        return usual(request, state)
+
+    vars(handlers)["push_messages"] = push_messages
+
+
+def misleading(request: Any) -> str:
+    """Return why a site may not push what it pushes; empty if it may."""
+    if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
+        return "one message with its objects is pushed at a time"
+    metadata = request.messages_list[0].metadata
+    if metadata.src_node_id != request.node.node_id:
+        return f"it says that it is from node {metadata.src_node_id}"
+    return "" if metadata.reply_to_message_id else "it answers no message"

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from imperfed.core.errors import ImperfedError
+from imperfed.core.foreign_text import printable
 from imperfed.flower.processes.child import BEAT, CUT_OFF, HEARD, Child, module
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
@@ -22,6 +23,7 @@ HUNG = 90.0  # seconds after which a process that was not seen at work is taken 
 HANGS = "the process that answers messages"
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 QUIET = 30.0  # seconds without an answer of the coordinator after which it is asked whether it is there
+LONGEST_LINE = 2000  # characters of what is told
 LOOK, DATE = 0.5, 60.0  # seconds between two looks at the process, and at the dates of the keys
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
@@ -32,13 +34,14 @@ class SuperNode:
     def __init__(
         self, way: CoordinatorAddress, home: Path, site: dict[str, str], app: str, tell: Callable[[str], None] = print
     ) -> None:
-        self.way, self.home, self.name, self.tell = way, home, site["name"], tell
+        self.way, self.home, self.name = way, home, site["name"]
+        self.tell: Callable[[str], None] = lambda line: tell(printable(line, LONGEST_LINE))  # it may quote a stranger
         words = ["--superlink", way.address, "--app", app]
         words += ["--insecure"] if way.keys is None else ["--keys", str(way.keys.path.resolve())]
         words += ["--keeps-fork"] if site.get("device", "cpu") != "cpu" else []
         self.described = {SITE: json.dumps(site)}
         self.node = Child("supernode", module("site_node", *words), home)
-        self.contact = Contact(way, tell)
+        self.contact = Contact(way, self.tell)
         self.pause = FIRST_PAUSE
         self.joined, self.joined_at = False, 0.0
         self.next_date = 0.0

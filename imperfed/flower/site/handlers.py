@@ -18,8 +18,6 @@ from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.mechanism import SumMechanism
 from imperfed.core.threads import one_thread
-from imperfed.data.bins import count_cells
-from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
@@ -42,12 +40,17 @@ from imperfed.flower.messages.payload import (
     validity_words,
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
-from imperfed.flower.site.agreement import admit, digest, end, ended_with
+from imperfed.flower.site.admission import admit, described
+from imperfed.flower.site.agreement import digest, end, ended_with
+from imperfed.flower.site.asked_before import count_question
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
+from imperfed.flower.site.grid_counts import count, refuse_few
 from imperfed.flower.site.last_answer import answer_once
 from imperfed.flower.site.masked_shares import hold_back, unite
 from imperfed.flower.site.privacy_ledger import charge
+from imperfed.flower.site.reading_ledger import ReadingLedger
+from imperfed.flower.site.refusals import log_refusal
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
@@ -56,8 +59,8 @@ from imperfed.flower.site.runtime import (
     keyed,
     on_device,
     open_site,
-    own_data,
     own_files,
+    refuse_few_between,
     rows_held_out,
 )
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
@@ -77,26 +80,13 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     run_info = RunInfo.of(payload)
     config = run_info.config()
     files = place.files(config, run_info.declaration)
+    refuse_few_between(place, run_info, config, files)
     held_out = rows_held_out(files, config)
-    place.refuse_few_rows(config.local, len(files.x) - held_out)
+    place.refuse_few_rows(config, len(files.x) - held_out)
     info = replace(files.info(config.split.standardise, held_out), digest=keyed(files.digest, place.secret))
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))
     return info_payload(info)
-
-
-def refuse_few(name: str, rows: int) -> None:
-    """Refuse to send sums or counts of few rows."""
-    if rows < FEWEST:
-        raise RefusedError(f"{name} has {rows} rows; sums of fewer than {FEWEST} say too much about each of them")
-
-
-def count(place: LocalSite, payload: Payload) -> Payload:
-    """Return how many values of each column lie in each cell of a grid, from which the edges of bins are learned."""
-    run_info = RunInfo.of(payload)
-    config = run_info.config()
-    refuse_few(place.name, len(place.files(config, run_info.declaration).x))
-    return Payload({}, {"counts": {"cells": count_cells(own_data(place, run_info, config).federation.x)}})
 
 
 def answer(place: LocalSite, payload: Payload) -> Payload:
@@ -285,11 +275,15 @@ def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
     try:
         with one_thread():
             payload = unpack(records)
-            admit(place, kind, payload)
-            if kind in ALWAYS_NEW:
-                return HANDLERS[kind](place, payload)
-            return answer_once(place, kind, payload, HANDLERS[kind])
+            reading = admit(place, kind, payload)
+            count_question(place, kind, payload)
+            handler = HANDLERS[kind]
+            answer = handler(place, payload) if kind in ALWAYS_NEW else answer_once(place, kind, payload, handler)
+            ReadingLedger.read(place.state).answered(reading).write(place.state)
+            return answer
     except WithheldError as error:
+        if isinstance(error.failure, Declined):
+            log_refusal(place, error.failure.reason, described(place, RunInfo.of(payload)))
         return failure_payload(error.failure)
     except Exception as error:
         place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")

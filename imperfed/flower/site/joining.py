@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from imperfed.core.errors import DataError, RefusedBySiteError, SiteFailedError, UsageError, unknown
 from imperfed.data.files.site_names import name_trouble
@@ -16,10 +16,12 @@ from imperfed.flower.processes.child import TAKEN, Stopped, alone, orderly, priv
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import SuperNode
-from imperfed.flower.site.site_folder import AGREEMENT, ENDED, LOG, NODE_HOME, TROUBLE
+from imperfed.flower.site.site_folder import AGREEMENT, ENDED, LOG, MOST_BYTES, NODE_HOME, TROUBLE
 
 if TYPE_CHECKING:
     from imperfed.flower.site.agreement import Agreement
+
+Result = TypeVar("Result")
 
 APP = "imperfed.flower.apps:site"
 DEVICES = ("cpu", "cuda")
@@ -57,8 +59,8 @@ class Joining:
 
     def site(self) -> dict[str, str]:
         """Return the description of the site that its own process gets."""
-        if self.policy:
-            _in_a_fork(_read_policy, self.policy)  # its mistakes are for now, not for the first message
+        # A policy's mistakes are for now, not for the first message.
+        most_bytes = _in_a_fork(_most_bytes, self.policy) if self.policy else MOST_BYTES
         for path in (self.data, *([self.test] if self.test else [])):
             if not path.exists():
                 raise DataError(f"{path}: no such file")
@@ -70,6 +72,7 @@ class Joining:
             "test": str(self.test.resolve()) if self.test else "",
             "device": self.device,
             "policy": str(self.policy.resolve()) if self.policy else "",
+            "most_bytes": str(most_bytes),
             "accepts": "yes" if self.accepts else "",
             "secret": str((self.keys / "secret").resolve()) if self.keys else "",
         }
@@ -80,16 +83,16 @@ class Joining:
         return described
 
 
-def _in_a_fork(work: Callable[[Path], None], path: Path) -> None:
+def _in_a_fork(work: Callable[[Path], Result], path: Path) -> Result:
     """Do what needs torch or draws in a fork: this process keeps them out of its memory."""
     with ProcessPoolExecutor(1, get_context("fork")) as pool:
-        pool.submit(work, path).result()
+        return pool.submit(work, path).result()
 
 
-def _read_policy(path: Path) -> None:
+def _most_bytes(policy: Path) -> int:
     from imperfed.flower.site.policy import SitePolicy
 
-    SitePolicy.read(path)
+    return SitePolicy.read(policy).most_bytes
 
 
 def _draw_report(folder: Path) -> None:

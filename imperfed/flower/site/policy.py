@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,10 @@ from imperfed.data.files.blanks import matches
 from imperfed.data.files.declaration import parse
 from imperfed.data.files.problems import listed, shown
 from imperfed.data.files.wildcards import declared_columns, refuse_patterns
-from imperfed.engine.local_training import Local
 from imperfed.experiments.config import Config
 from imperfed.experiments.resolving import resolve
 from imperfed.experiments.values import typed
+from imperfed.flower.site.site_folder import MOST_BYTES
 
 Names = tuple[str, ...]
 ANYTHING: Names = ("*",)
@@ -57,6 +58,10 @@ class SitePolicy:
     smallest_batch: int = 8
     rows_per_step: int = 4
     most_rounds: int = 1000
+    most_readings: int = 1
+    most_runs: int = 100
+    most_bytes: int = MOST_BYTES
+    most_weights: int = 100_000_000
     methods: Names = ANYTHING
     objectives: Names = ANYTHING
     models: Names = ANYTHING
@@ -71,6 +76,8 @@ class SitePolicy:
 
     def __post_init__(self) -> None:
         positive("policy", smallest_batch=self.smallest_batch, most_rounds=self.most_rounds)
+        positive("policy", most_readings=self.most_readings, most_runs=self.most_runs)
+        positive("policy", most_bytes=self.most_bytes, most_weights=self.most_weights)
         not_negative("policy", rows_per_step=self.rows_per_step, most_epsilon=self.most_epsilon)
         positive("policy", delta=self.delta)
 
@@ -166,6 +173,10 @@ class SitePolicy:
             yield f"privacy.epsilon_max = {privacy.epsilon_max:g}: this site asks for a limit {most}"
         elif privacy.delta > self.delta:
             yield f"privacy.delta = {privacy.delta:g}: this site allows {self.delta:g} at most (delta)"
+        if config.run.repair:
+            yield f"run.repair = {shown(config.run.repair)}: what a repair sends has no noise {most}"
+        if config.model.wanted_bins:
+            yield f"model.name = {shown(config.model.name)}: counts for its bins have no noise {most}"
 
     def _settings(self, config: Config) -> Iterator[str]:
         flat = config.flat()
@@ -182,13 +193,15 @@ class SitePolicy:
             what = f"column{'s' if len(refused) > 1 else ''} {', '.join(map(shown, refused))}"
             yield f"{what}: this site allows {listed(self.columns) or 'none'} (columns)"
 
-    def few_rows(self, local: Local, rows: int) -> str:
+    def few_rows(self, config: Config, rows: int) -> str:
         """Return why a site with so few rows refuses to train; empty if it does not."""
-        fewest = rows // -(-rows // local.batch) if rows else 0
-        if fewest >= self.rows_per_step:
+        batch, left_out = config.local.batch, config.method.leaves_out
+        fewest = rows // -(-rows // batch) if rows else 0
+        if math.floor((1 - left_out) * fewest + 1e-4) >= self.rows_per_step:
             return ""
+        without = f", of which {config.run.method} leaves out up to {left_out:.0%}" if left_out else ""
         return (
-            f"local.batch = {local.batch}: with {rows} rows a step would rest on {fewest}, and this site asks for "
+            f"local.batch = {batch}: with {rows} rows a step would rest on {fewest}{without}, and this site asks for "
             f"{self.rows_per_step} or more (rows_per_step)"
         )
 
@@ -214,6 +227,10 @@ TEMPLATE = """\
 smallest_batch = {smallest_batch}      # rows of a local step: of one row alone, the update gives everything away
 rows_per_step = {rows_per_step}       # rows that a step really has, where the site has few or the last batch is short
 most_rounds = {most_rounds}
+most_readings = {most_readings}       # ways to read and split the rows (declaration, split, data seed), in all runs
+most_runs = {most_runs}         # runs in one state folder
+most_bytes = {most_bytes}   # of one message
+most_weights = {most_weights}  # parameters of a model
 methods = ["*"]         # such as ["fedavg", "fedprox", "pfed*"]
 objectives = ["*"]      # of those that a run names
 models = ["*"]          # such as ["mlp", "cnn"]

@@ -16,8 +16,6 @@ from pathlib import Path
 import msgspec
 from torch import Tensor
 
-from imperfed.core.atomic import write_durably
-from imperfed.core.errors import DataError
 from imperfed.core.mechanism import PrivacyMechanism
 from imperfed.core.privacy_cost import spent_on
 from imperfed.data.federate import FederatedData
@@ -27,6 +25,7 @@ from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.last_answer import digest_of
 from imperfed.flower.site.runtime import LEDGER, LocalSite, RemoteSite
+from imperfed.flower.site.sealed_words import read_sealed, write_sealed
 from imperfed.flower.site.withheld import WithheldError
 from imperfed.results.privacy_summary import PrivacySummary
 from imperfed.results.private_runs import not_covered
@@ -57,18 +56,11 @@ class PrivacyLedger(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, state: Path) -> PrivacyLedger:
         """Return the ledger in a state folder, a new one if there is none."""
-        path = state / LEDGER
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            return cls(secrets.token_bytes(32))
-        except msgspec.MsgspecError as error:
-            raise DataError(f"{path}: not readable ({error}); without it what was spent is unknown") from error
+        return read_sealed(state / LEDGER, cls) or cls(secrets.token_bytes(32))
 
     def write(self, state: Path) -> None:
         """Keep the ledger, before anything that it counts is sent."""
-        content = msgspec.json.encode(self)
-        write_durably(state / LEDGER, lambda partly: partly.write_bytes(content))
+        write_sealed(state / LEDGER, self)
 
     def key(self, message: str, w: Tensor) -> bytes:
         """Return the key of the noise on these weights in the answer to a message."""

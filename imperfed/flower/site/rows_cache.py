@@ -1,8 +1,8 @@
 """A cache of a site's rows, kept with its states: files are parsed once, not again for every message.
 
 Every message is handled by its own process, so what one has read must be on disk for the next. The copy is named after
-everything that it depends on: if a file or the declaration changes, the files are read again. The copy is removed when
-the run ends, and may be deleted at any time.
+everything that it depends on: if a file or the declaration changes, the files are read again. So they are if a bit of
+the copy has changed on disk. The copy is removed when the run ends, and may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from torch import Tensor
 
 from imperfed import __version__
 from imperfed.core.atomic import write_whole
+from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import KINDS
 from imperfed.core.lazy import LazyRows
+from imperfed.core.tensor_files import check_seal, read_tensors, sealed
 from imperfed.data.fill import ColumnFill
 from imperfed.data.site_files import SiteFiles
 
@@ -97,20 +99,19 @@ def save(path: Path, files: SiteFiles) -> None:
     optional = {"test_group": files.test_group, "truth": files.truth, "together": files.together}
     tree |= {name: t for name, t in optional.items() if t is not None}
     # Truth may be the labels themselves, and safetensors refuses tensors that share memory.
-    content = serialise({name: t.contiguous() if name in LARGE else t.clone() for name, t in tree.items()})
+    tree = {name: t.contiguous() if name in LARGE else t.clone() for name, t in tree.items()}
+    content = serialise(tree, sealed(tree))
     write_whole(path, lambda partly: partly.write_bytes(content))
 
 
 def load(path: Path) -> SiteFiles | None:
-    """Return the rows in a copy; None if it is missing or cannot be read."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+    """Return the rows in a copy; None if it is missing, or is not what was written."""
     if not path.exists():
         return None
     try:
-        tree: dict[str, Tensor] = load_file(path)
-    except (OSError, SafetensorError):
+        tree, seal = read_tensors(path, "copy of rows")
+        check_seal(path, "copy of rows", tree, seal)
+    except DataError:
         return None
     words: dict[str, Any] = json.loads(tree["words"].numpy().tobytes())
     classes = tuple(words["classes"])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hmac
-import json
 import re
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import torch
+from torch import Tensor
 
 from imperfed.core.atomic import append_lines, write_durably
 from imperfed.core.batch import Tree
@@ -23,9 +25,10 @@ from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
+from imperfed.data.moments import FEWEST
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.failures import Declined
-from imperfed.engine.local_training import Local, SiteData
+from imperfed.engine.local_training import SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.server import questions
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
@@ -38,6 +41,8 @@ from imperfed.experiments.run_parts import choose_objective, make_evaluator, mak
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.policy import SitePolicy
+from imperfed.flower.site.reading_ledger import READINGS, ReadingLedger, RowReading
+from imperfed.flower.site.sealed_words import read_sealed, write_sealed
 from imperfed.flower.site.site_folder import ENDED, LOG, NODE_HOME, TROUBLE
 from imperfed.flower.site.store import Key, Store
 from imperfed.flower.site.withheld import WithheldError
@@ -48,7 +53,9 @@ ROWS = "rows.json"
 """The file in the folder of a run that says with which rows it began at this site."""
 LEDGER = "privacy.json"
 """The file in the state folder that says what the site's updates have cost of its privacy, in all runs."""
-BESIDE_RUNS = (NODE_HOME, "lock", LOG, LEDGER)
+REFUSALS = "refusals.json"
+"""The file in the state folder that says how often each refusal was given."""
+BESIDE_RUNS = (NODE_HOME, "lock", LOG, LEDGER, READINGS, REFUSALS)
 """What a site keeps in its state folder beside the folders of runs, and its own `.safetensors` files."""
 LONGEST = 10_000
 """The most characters of a line of the log."""
@@ -71,6 +78,10 @@ class LocalSite:
     """What the site lets a coordinator ask for."""
     accepts: bool = True
     """Whether runs within the policy are joined without a question."""
+    source: str = ""
+    """The path of the site's file."""
+    own_test: bool = False
+    """Whether it has a test file of its own."""
 
     def store(self, run: str) -> Store:
         """Return the store of one run's states."""
@@ -92,9 +103,9 @@ class LocalSite:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def refuse_few_rows(self, local: Local, rows: int) -> None:
+    def refuse_few_rows(self, config: Config, rows: int) -> None:
         """Refuse steps that rest on too few rows."""
-        if why := self.policy.few_rows(local, rows):
+        if why := self.policy.few_rows(config, rows):
             raise WithheldError(Declined(f"{self.name} refuses {why}"))
 
     def log(self, line: str) -> None:
@@ -115,6 +126,13 @@ class LocalSite:
 def trial_folder(run: Path, trial: int) -> Path:
     """Return the folder of one trial's states."""
     return run / TRIALS / f"{trial:04}"
+
+
+class RowsAtFirst(msgspec.Struct, frozen=True):
+    """The rows with which a site began a run."""
+
+    rows: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -172,17 +190,47 @@ def hardware_of(place: LocalSite) -> Hardware:
 def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:
     """Return what the site's files hold, if that is what they held when the run began here; else refuse it."""
     files = place.files(config, run_info.declaration)
+    refuse_few_between(place, run_info, config, files)
     if not files.digest:
         return files
     path, rows = place.store(run_info.run).path / ROWS, len(files.x)
-    if not path.exists():
-        words = json.dumps({"rows": rows, "digest": files.digest})
-        write_durably(path, lambda partly: partly.write_text(words, encoding="utf-8"))
+    kept = read_sealed(path, RowsAtFirst)
+    if kept is None:
+        write_sealed(path, RowsAtFirst(rows, files.digest))
         return files
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if (kept["rows"], kept["digest"]) != (rows, files.digest):
-        raise RefusedError(other_rows(place.name, kept["rows"], rows))
+    if (kept.rows, kept.digest) != (rows, files.digest):
+        raise RefusedError(other_rows(place.name, kept.rows, rows))
     return files
+
+
+def reading_of(place: LocalSite, run_info: RunInfo, config: Config) -> RowReading:
+    """Return how a run reads and splits the rows of a site."""
+    return RowReading.of(place.source, place.own_test, run_info.declaration, config)
+
+
+def refuse_few_between(place: LocalSite, run_info: RunInfo, config: Config, files: SiteFiles) -> None:
+    """Refuse to answer with and without few rows: the difference of the two answers would rest on them alone."""
+    reading, ledger, rows = reading_of(place, run_info, config), ReadingLedger.read(place.state), len(files.x)
+    known = ledger.of(reading)
+    if few := ledger.few_between(reading, rows):
+        why = (
+            f"split.test = {reading.test:g}: it has answered about its rows with another share of test rows, and the "
+            f"difference would rest on {few} rows; sums of fewer than {FEWEST} say too much about each of them"
+        )
+        raise WithheldError(Declined(f"{place.name} refuses {why}"))
+    ledger.with_rows(reading, rows).write(place.state)
+    shares = {*(known.held_out if known else ()), share_at_sites(config.split)} | ({0.0} if run_info.search else set())
+    if len(shares) < 2:
+        return
+    fewest = place.policy.rows_per_step
+    for share in shares - {0.0}:
+        held = int(draw(files.name, rows, files.together, share, config.run.data_seed).sum())
+        if 0 < held < fewest:
+            why = (
+                f"split.validation = {share:g}: it would answer about its {rows} rows and about all but {held} "
+                f"of them, and the difference would rest on these; this site asks for {fewest} or more (rows_per_step)"
+            )
+            raise WithheldError(Declined(f"{place.name} refuses {why}"))
 
 
 def keyed(digest: str, secret: bytes) -> str:
@@ -209,6 +257,21 @@ def rows_held_out(files: SiteFiles, config: Config) -> int:
     return int(draw(files.name, len(files.x), files.together, share, config.run.data_seed).sum())
 
 
+def refuse_heavy(place: LocalSite, config: Config, shape: tuple[int, ...], classes: int, edges: Tensor) -> None:
+    """Refuse a model with more parameters than the policy allows, before there is any memory for them.
+
+    One that is imported is named in the policy, and is not tried out.
+    """
+    if ":" in config.model.name:
+        return
+    with torch.device("meta"), warnings.catch_warnings(action="ignore"):
+        network = make_network(config, shape, classes, config.model.features, edges)
+    weights, most = sum(p.numel() for p in network.parameters()), place.policy.most_weights
+    if weights > most:
+        why = f"model.name = {config.model.name}: with these settings it has {weights} parameters"
+        raise WithheldError(Declined(f"{place.name} refuses {why}, and this site allows {most} (most_weights)"))
+
+
 def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     """Return the site with its rows and the state it starts from."""
     config = run_info.config()
@@ -217,10 +280,11 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     if config.privacy is not None:
         config.privacy.check(config.method, config.rounds.rounds)
     data = own_data(place, run_info, config)
-    place.refuse_few_rows(config.local, len(data.federation.x))
+    place.refuse_few_rows(config, len(data.federation.x))
     federation, objective = data.federation, choose_objective(config, data)
+    shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
+    refuse_heavy(place, config, shape, classes, run_info.scale.edges)
     with seeded(config.run.seed, 0, SERVER, "build"):
-        shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
         network = config.method.build(make_network(config, shape, classes, config.model.features, run_info.scale.edges))
         layout = Layout.of(network, config.method.is_personal)
         personal = layout.personal(layout.row(network))

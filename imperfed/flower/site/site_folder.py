@@ -12,3 +12,5 @@ AGREEMENT = "agreement.json"
 """In the folder of a run: what the site has agreed to."""
 NODE_HOME = "flower"
 """The folder of the site's node, for files that its processes leave for one another."""
+MOST_BYTES = 2**30
+"""The most bytes of a message that a site takes without a policy of its own."""
