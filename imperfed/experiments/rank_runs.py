@@ -29,6 +29,7 @@ CALLED = {
     "imperfed.experiments.parallel:aside",
     "imperfed.experiments.parallel:of_one_seed",
     "imperfed.experiments.sweep.sweep_trial:trials_of",
+    "imperfed.experiments.tuning:aside",
     "imperfed.benchmark.training:aside",
 }
 """The functions that one rank may ask another to call."""

@@ -18,7 +18,7 @@ from imperfed.benchmark import training
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.loading import import_path
 from imperfed.engine.backends.distributed.group import GONE, RankGroup, open_sockets
-from imperfed.experiments import parallel, ranks
+from imperfed.experiments import parallel, ranks, tuning
 from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import ParallelRuns, paying
 from imperfed.experiments.rank_runs import CALLED, Flag, Named, RankPool, Work
@@ -141,7 +141,7 @@ def test_a_rank_calls_no_other_function() -> None:
 
 
 def test_ranks_call_whatever_makes_runs_side_by_side() -> None:
-    functions = (parallel.aside, parallel.of_one_seed, trials_of, training.aside)
+    functions = (parallel.aside, parallel.of_one_seed, trials_of, training.aside, tuning.aside)
     assert {import_path(function) for function in functions} == CALLED
 
 

@@ -16,6 +16,7 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError
 from imperfed.core.labels.validity import Validity
+from imperfed.engine.backends.distributed.packing import packed, unpacked
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments import study as studies_of
 from imperfed.experiments import tuning
@@ -203,6 +204,7 @@ def test_trials_of_all_columns_are_made_side_by_side_as_the_runs_are(
         self: ParallelRuns, jobs: int, work: Callable[..., Any], calls: Sequence[Any], like: Config, *rest: object
     ) -> Iterator[tuple[int, Any]]:
         submitted.append((jobs, len(calls)))
+        assert all(unpacked(packed(call)) == call for call in calls)  # as they go to other ranks
         yield from reversed([(place, work(*pickle.loads(pickle.dumps(call)))) for place, call in enumerate(calls)])
 
     monkeypatch.setattr(ParallelRuns, "as_they_end", ended)
