@@ -59,7 +59,7 @@ def test_a_site_that_left_is_asked_again_under_the_same_node(tmp_path: Path) -> 
     apart.server.transport.look()
     apart.grid.nodes[100 + SITE] = apart.node(other(apart.holdings[SITE]))
     apart.server.transport.look()
-    assert f"node 102 is not admitted: {OTHER}" in told(tmp_path)
+    assert f"node 102 (site2) is not admitted: {OTHER}" in told(tmp_path)
     del apart.grid.nodes[100 + SITE]
     apart.server.transport.look()
     apart.grid.nodes[100 + SITE] = node
