@@ -25,16 +25,22 @@ class ProtectsGroup(Defence):
     def roles(self, attribute: Attribute | None, classes: tuple[str, ...]) -> tuple[int, int]:
         """Return the input column of the target group and the index of the unprivileged class."""
         attribute = self.groups(attribute)
+        self._refuse_unnamed(target=attribute.values, unprivileged=classes)
         group = self.pick("target", self.target, attribute.values)
         return attribute.first + group, self.pick("unprivileged", self.unprivileged, classes)
 
     def pick(self, setting: str, name: str, known: tuple[str, ...]) -> int:
         """Return the index of the name that a setting holds."""
-        if not name:
-            raise UsageError(
-                f"{self.name} protects one group and class, which must be named: "
-                f"set defence.{setting} to one of {', '.join(known)}"
-            )
+        self._refuse_unnamed(**{setting: known})
         if name not in known:
             raise unknown(f"defence.{setting}", name, known)
         return known.index(name)
+
+    def _refuse_unnamed(self, **known: tuple[str, ...]) -> None:
+        """Refuse settings that hold no name, all at once; `known`: the names that each may hold."""
+        unnamed = [setting for setting in known if not getattr(self, setting)]
+        if unnamed:
+            fixes = (f"defence.{setting} to one of {', '.join(known[setting])}" for setting in unnamed)
+            raise UsageError(
+                f"{self.name} protects one group and class, which must be named: set {' and '.join(fixes)}"
+            )

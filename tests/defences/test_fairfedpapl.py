@@ -283,7 +283,7 @@ def test_a_site_that_sends_the_model_back_has_no_score():
     ("settings", "parts", "message"),
     [
         (GREEN, {"attribute": None}, "no sensitive attribute"),
-        ({}, {}, "set defence.target to one of red, green, blue"),
+        ({}, {}, "set defence.target to one of red, green, blue and defence.unprivileged to one of low, medium, high"),
         ({"target": "green"}, {}, "set defence.unprivileged to one of low, medium, high"),
         (GREEN | {"target": "gren"}, {}, "Did you mean 'green'"),
         (GREEN | {"unprivileged": "hihg"}, {}, "Did you mean 'high'"),
