@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from benchmarks.drill.actors import read
 from benchmarks.drill.consortium import NETWORK, SETTINGS, SITES, Consortium
 from imperfed.flower.processes.child import free_port
+from imperfed.flower.site.privacy_ledger import PrivacyLedger
 
 ROUNDS = 4
 NOISE = {"site": 4, "sum": 1}
@@ -41,7 +41,7 @@ def hidden(drill: Consortium, privacy: str) -> None:
     spent = re.match(r"privacy=\w+: epsilon \S+", serving.said(r"^privacy=.*"))
     log = read(drill.home / f"{name}-north" / "log.txt")
     left = sorted(set(re.findall(r"(?:up|share)/w", log)))
-    counted = [len(json.loads(read(drill.home / f"{name}-{s}" / "privacy.json"))["releases"]) for s in SITES]
+    counted = [len(PrivacyLedger.read(drill.home / f"{name}-{site}").releases) for site in SITES]
     drill.tell(
         f"the coordinator reads single updates (`privacy={privacy}`)",
         "each was sent as it was",
