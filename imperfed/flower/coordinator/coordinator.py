@@ -150,7 +150,7 @@ class Coordinator:
         quorum = self.config.rounds.quorum_of(len(self.sites))
         infos = self.transport.gather(None if all_needed else quorum)
         check_alike(infos, self.central.classes)
-        if not begun:  # and alike: what is kept decides with whom the run can be resumed
+        if not begun:  # they agree, and what is kept decides with whom the run can be resumed
             write_site_infos(kept_in, infos)
         run, share = self.folder.path.name, self.config.rounds.max_share
         search = self.transport.greeting.search

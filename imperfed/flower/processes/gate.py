@@ -62,7 +62,7 @@ class Seldom(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self.lines: dict[str, tuple[float, int]] = {}
-        """About whom: when the minute began, and the lines in it."""
+        """By site, with an empty name for strangers: when the minute began, and the number of its lines."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is written."""

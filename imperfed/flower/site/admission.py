@@ -40,7 +40,7 @@ def admit(place: LocalSite, kind: str, payload: Payload) -> RowReading:
     config = run_info.config()
     reading, share = reading_of(place, run_info, config), share_at_sites(config.split)
     if agreement is not None:
-        _refuse_if_any(place, list(_read_anew(agreement, run_info, reading, share)))
+        _refuse_if_any(place, list(_read_otherwise(agreement, run_info, reading, share)))
     otherwise = ""
     if agreement is None or agreement.decision != "accepted":
         otherwise = ReadingLedger.read(place.state).objection(reading, share, place.policy.most_readings)
@@ -65,7 +65,7 @@ def _no_room(place: LocalSite, run: str, folder: Path) -> Iterator[str]:
         yield f"one more run: it has taken part in {most} with this state folder (most_runs)"
 
 
-def _read_anew(agreement: Agreement, run_info: RunInfo, reading: RowReading, share: float) -> Iterator[str]:
+def _read_otherwise(agreement: Agreement, run_info: RunInfo, reading: RowReading, share: float) -> Iterator[str]:
     """Yield what a message asks about rows that are read or split otherwise than agreed, as it may in a search."""
     if agreement.reading is None:  # of an earlier version
         return

@@ -1,9 +1,9 @@
 """In which ways a site's rows were read and split, in all runs of its state folder.
 
 Sums over two sets of rows that differ in one row are that row. The declaration, the share and the seed of test rows
-and the share held out choose the rows, and a coordinator may choose all of these anew for every run. So a site answers
-about its rows as they were first read and split, whatever the run is called. Another way needs its policy
-(`most_readings`) or the yes of a person.
+and the share held out choose the rows, and a coordinator may name others in every run. So a site answers about its
+rows as they were first read and split, whatever the run is called. Another way needs its policy (`most_readings`) or
+the yes of a person.
 """
 
 from __future__ import annotations
