@@ -1,7 +1,7 @@
 """The captured graph compared with the loop on one GPU: equal weights, seconds per round, repeatability, memory, and a
 paper's table. One run does it all.
 
-    python -m benchmarks.gpu [--only weights,speed,repeats,memory,table] [--out gpu.json]
+    python -m benchmarks.gpu [--only weights,speed,repeats,memory,gaps,repairs,one_rank,table] [--out gpu.json]
     python -m benchmarks.gpu --fill docs/gpu.md      # write the page's figures from the result file; run nothing
 
 Everything compared is measured in the same run, in turn, on the same machine. The table needs MNIST and Fashion-MNIST.
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks import gpu_table
+from benchmarks.gpu_gaps import gaps, one_rank, repair_seconds
 from benchmarks.raw import LR, MOMENTUM, Work, lenet5, mlp
 from imperfed.algorithms import catalogue, objectives
 from imperfed.core.federation import Federation
@@ -272,8 +273,17 @@ def table() -> Iterator[dict[str, Any]]:
         begun = time.perf_counter()
         subprocess.run([sys.executable, "-m", "imperfed", *TABLE, "--out", out], check=True, cwd=ROOT)
         took = time.perf_counter() - begun
-        (page,) = Path(out).glob("*/table.md")
-        yield {"command": f"imperfed {' '.join(TABLE)}", "seconds": round(took, 1), "table": page.read_text()}
+        (page,) = Path(out).rglob("table.md")
+        shared = {
+            line for log in Path(out).rglob("log.txt") for line in log.read_text().splitlines() if "on the GPU" in line
+        }
+        how = sorted({line.split(" ", 1)[1] for line in shared})
+        yield {
+            "command": f"imperfed {' '.join(TABLE)}",
+            "seconds": round(took, 1),
+            "how": how,
+            "table": page.read_text(),
+        }
 
 
 def main() -> None:
@@ -282,17 +292,21 @@ def main() -> None:
         "speed": speed,
         "repeats": repeats,
         "memory": memory,
+        "gaps": gaps,
+        "repairs": repair_seconds,
+        "one_rank": one_rank,
         "table": table,
     }
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--only", default=",".join(parts), help="the file then has no others")
+    options.add_argument("--only", default=",".join(parts), help="the file keeps the others")
     options.add_argument("--out", default=ROOT / "benchmarks/results/gpu.json", type=Path)
     options.add_argument("--fill", type=Path, help="a page whose figures are written anew from --out")
     said = options.parse_args()
     if said.fill:
         said.fill.write_text(gpu_table.filled(said.fill.read_text(), json.loads(said.out.read_text())))
         return
-    result: dict[str, Any] = {"device": torch.cuda.get_device_name(GPU), "torch": torch.__version__}
+    result: dict[str, Any] = json.loads(said.out.read_text()) if said.out.exists() else {}
+    result |= {"device": torch.cuda.get_device_name(GPU), "torch": torch.__version__}
     for name in said.only.split(","):
         result[name] = []
         for row in parts[name]():

@@ -73,7 +73,8 @@ class MixUpPME(IML):
 
     def filled(self, net: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         """Return f(y)."""
-        y, half = batch.labels.values.to(batch.x.dtype), batch.x.new_tensor(0.5)
+        y = batch.labels.values.to(batch.x.dtype)
+        half = torch.full_like(y, 0.5)  # not from a number of the host: a captured step must not wait for it
         if self.fill == "pseudo":
             with torch.no_grad():
                 p = torch.sigmoid(net(batch.x))

@@ -23,7 +23,7 @@ from imperfed.cli import (
 )
 from imperfed.cli.command_groups import GroupedCommands
 from imperfed.cli.options import SETTINGS
-from imperfed.core.errors import ImperfedError
+from imperfed.core.errors import ImperfedError, where_memory_ran_out
 
 typer.core.HAS_RICH = False  # help is plain text; typer would otherwise escape its brackets for rich
 app = typer.Typer(
@@ -95,6 +95,15 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:  # such as a full disk, or a folder that was removed
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if (where := where_memory_ran_out(error)) is None:
+            raise
+        print(
+            f"error: {where} has too little memory for this; fewer processes (--jobs, --workers), a smaller "
+            "local.batch or a smaller model need less, and what had ended is kept",
+            file=sys.stderr,
+        )
         sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -43,7 +43,7 @@ Track = Annotated[
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is created.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")]
 Seeds = Annotated[str, typer.Option("--seeds", help="Comma-separated numbers; each also seeds the split.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Seeds in parallel; 0: one per rank, 3 on a large GPU, else 1.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes side by side; 0: one per rank, 3 on a large GPU, else 1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonOnly = Annotated[bool, typer.Option("--json", help="Print the results as JSON; all else goes to stderr.")]
 Method = Annotated[

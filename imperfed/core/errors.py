@@ -137,3 +137,11 @@ def not_negative(section: str, **settings: float) -> None:
     for key, value in settings.items():
         if not value >= 0:
             raise UsageError(f"setting {section}.{key} must be 0 or more; got {value:g}")
+
+
+def where_memory_ran_out(error: BaseException) -> str | None:
+    """Return which memory an error of torch or Python says was too small; None if it says something else."""
+    text = str(error)
+    if "CUDA" in text and "out of memory" in text:
+        return "the GPU"
+    return "this machine" if isinstance(error, MemoryError) or "can't allocate memory" in text else None

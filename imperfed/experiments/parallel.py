@@ -81,11 +81,11 @@ class ParallelRuns:
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[Sequence[Outcome]]:
-        """Yield the outcomes of every seed's runs, in order; over more ranks than seeds, a seed's runs are divided."""
+        """Yield the outcomes of every seed's runs, in order; of more processes than seeds, several share a seed's."""
         if not configs:
             return
-        hardware = Hardware.of(configs[0][0].run)
-        most = min(self.jobs or ranks_of(hardware), ranks_of(hardware))
+        hardware, wanted = Hardware.of(configs[0][0].run), self.jobs or paying(configs[0][0])
+        most = min(wanted, ranks_of(hardware)) if over_ranks(hardware) else wanted
         parts = [min(max(1, -(-most // len(configs))), len(runs)) for runs in configs]
         cut = [runs[k::n] for runs, n in zip(configs, parts, strict=True) for k in range(n)]
         ended = self.each(of_one_seed, cut, folder, watch)
@@ -162,7 +162,7 @@ class ParallelRuns:
             return
         device = hardware.device
         self.gpu = None if device.type == "cpu" else SharedGpu.begin(device.index)
-        others = None if self.gpu is None else self.gpu.for_others()
+        others = None if self.gpu is None else self.gpu.for_others(jobs)
         self.stopping, self.pool = stopping, ProcessPoolExecutor(jobs, SPAWN, _listen, (stopping, others))
 
 

@@ -17,6 +17,11 @@ from pathlib import Path
 
 CONTROL = "nvidia-cuda-mps-control"
 FOLDER, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+CONNECTIONS, AT_ONCE = "CUDA_DEVICE_MAX_CONNECTIONS", 96
+"""How many streams of a process compute at once, and of all processes that share a GPU by MPS.
+
+On an H200 six processes with 32 each ended with "CUDA error: out of memory"; three with 32 and six with 12 ran.
+"""
 PATIENCE = 30.0
 """Seconds that the daemon has for whatever it is asked."""
 CLIENT = """
@@ -44,6 +49,8 @@ class SharedGpu:
 
     note: str
     environment: dict[str, str] = field(default_factory=dict)
+    at_once: bool = False
+    """Whether the processes compute at the same time."""
     guard: subprocess.Popen[bytes] | None = None
     """In the process that started the service."""
 
@@ -53,7 +60,8 @@ class SharedGpu:
         if shutil.which(CONTROL) is None:
             return cls(f"processes take turns on the GPU: there is no {CONTROL}")
         if said("get_server_list", dict(os.environ)) is not None:
-            return cls("processes compute on the GPU at the same time, by the MPS that was started before")
+            before = "processes compute on the GPU at the same time, by the MPS that was started before"
+            return cls(before, at_once=True)
         folder = tempfile.mkdtemp(prefix="imperfed-mps-")
         own = {FOLDER: folder, LOGS: str(Path(folder, "log"))}
         environment = {**os.environ, **own}
@@ -67,7 +75,7 @@ class SharedGpu:
             env=environment,
             start_new_session=True,
         )
-        shared = cls("processes compute on the GPU at the same time, by MPS", own, guard)
+        shared = cls("processes compute on the GPU at the same time, by MPS", own, True, guard)
         try:
             start(environment, gpu)
         except NotShared as error:
@@ -83,9 +91,11 @@ class SharedGpu:
         os.environ.update(self.environment)
         _notes[:] = [self.note]
 
-    def for_others(self) -> SharedGpu:
-        """Return the same for the processes that compute."""
-        return SharedGpu(self.note, self.environment)
+    def for_others(self, jobs: int) -> SharedGpu:
+        """Return the same for the processes that compute, of which there are `jobs`."""
+        most = int(os.environ.get(CONNECTIONS, "8"))  # 8: what CUDA does unless it is told
+        part = {CONNECTIONS: str(max(1, min(most, AT_ONCE // jobs)))} if self.at_once else {}
+        return SharedGpu(self.note, self.environment | part)
 
     def end(self) -> None:
         """Stop the service, if it was started here; all processes that use it have ended."""

@@ -21,12 +21,23 @@ RESULT: dict[str, Any] = {
     "weights": [
         {"case": "a", "captured": True, "distance": 0.0, "same": True},
         {"case": "b", "captured": "no local steps", "distance": 1.4e-6, "same": True},
+        {"case": "e", "captured": False, "why": "it waits", "distance": 0.0, "same": True},
     ],
     "repeats": [
         {"work": "MLP", "precision": "tf32", "deterministic": False, "equal": False, "seconds": 0.0283},
         {"work": "MLP", "precision": "tf32", "deterministic": True, "equal": True, "seconds": 0.0482},
     ],
     "memory": [{"sites": 10, "peak MB": 2466.5}],
+    "gaps": [{"work": "dropout", "loop": 0.67, "graph": 0.0105, "why": None}],
+    "repairs": [{"repair": "posterior", "start": 2.96, "gpu": 2.84, "cpu": 6.09}],
+    "one_rank": [
+        {
+            "command": "this",
+            "seconds": {"plain": [4.0, 9.0, 3.0], "torchrun": [4.2, 1.0, 5.0]},
+            "models": 5,
+            "equal": True,
+        }
+    ],
     "table": [{"command": "imperfed reproduce this", "seconds": 279.7, "table": "| 96.85 |\n\nTime: 273 s in all.\n"}],
 }
 PAGE = """before
@@ -41,6 +52,12 @@ old
 <!-- end -->
 <!-- gpu memory -->
 <!-- end -->
+<!-- gpu gaps -->
+<!-- end -->
+<!-- gpu repairs -->
+<!-- end -->
+<!-- gpu one_rank -->
+<!-- end -->
 <!-- gpu table -->
 <!-- end -->
 after
@@ -51,7 +68,11 @@ def test_the_page_has_the_files_figures() -> None:
     page = tables.filled(PAGE, RESULT)
     assert "| MLP | tf32 | 391 | 363 | 3.81 | **3.17** | 123 (100) | 3.8 | 0.83 |" in page
     assert "| MLP | tf32 | 391 | 363 | **3.81** | 5 | 102 | 3.8 | 1.00 |" in page
-    assert "2 pairs, 1 of them captured; relative distance from the loop at most 1.4e-06, and 1 of them equal" in page
+    assert "3 pairs, 1 of them captured; relative distance from the loop at most 1.4e-06, and 2 of them equal" in page
+    assert "equal bit for bit. Not captured: `e` (it waits)." in page
+    assert "| dropout | 670 | 10.5 | 64 |" in page
+    assert "| posterior | 2.8 | 6.1 |" in page
+    assert "4.00 s, as the one rank of torchrun 4.20 s (+5.0 %; medians of three, in turn), all 5 models equal" in page
     assert "| MLP | tf32 | 28.3 | differ | 48.2 | equal |" in page
     assert "10 sites: 2466.5 MB." in page
     assert "imperfed reproduce this\n" in page
@@ -68,9 +89,14 @@ def test_a_pair_that_failed_is_named() -> None:
         {"case": "d", "same": False, "error": "?"},
     ]
     told, _, _ = tables.weights({"weights": RESULT["weights"] + failed}).partition("\n")
-    assert told.startswith("4 pairs, 2 of them captured; relative distance from the loop at most 2.0e-01")
+    assert told.startswith("5 pairs, 2 of them captured; relative distance from the loop at most 2.0e-01")
     assert told.endswith("**Failed: c, d.**")
     assert "Failed" not in tables.weights(RESULT)
+
+
+def test_models_that_differ_are_said_to() -> None:
+    other = [RESULT["one_rank"][0] | {"equal": False}]
+    assert tables.one_rank({"one_rank": other}).endswith("**the models differ**.")
 
 
 def test_methods_that_were_not_tried_are_named() -> None:

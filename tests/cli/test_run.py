@@ -266,6 +266,36 @@ def test_a_disk_that_fills_up_is_no_traceback(tmp_path: Path, monkeypatch: pytes
     assert said.err == f"error: {full_disk}; make room, then continue with: imperfed resume {folder}\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "whose"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "the GPU"),
+        (RuntimeError("CUDA error: out of memory\nSearch for ..."), "the GPU"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "this machine"),
+        (MemoryError(), "this machine"),
+    ],
+)
+def test_memory_that_runs_out_is_no_traceback(
+    error: BaseException, whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(self: RunFolder, records: object) -> None:
+        raise error
+
+    monkeypatch.setattr(RunFolder, "append", too_much)
+    said = imperfed("run", "cc", "--data", write(tmp_path / "mine.npz"), *TINY, "--out", tmp_path / "out")
+    assert said.code == 1
+    assert said.err.startswith(f"error: {whose} has too little memory for this; fewer processes (--jobs, --workers)")
+
+
+def test_another_error_of_the_program_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: RunFolder, records: object) -> None:
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(RunFolder, "append", wrong)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        imperfed("run", "cc", "--data", write(tmp_path / "mine.npz"), *TINY, "--out", tmp_path / "out")
+
+
 def test_a_run_that_is_to_be_on_the_cpu_does_not_see_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise torch would begin to use it, and no worker could be forked."""
     seen: list[str] = []

@@ -77,9 +77,9 @@ def test_runs_at_the_ranks_are_those_of_one_process(
     assert apart == by_settings(tmp_path / "alone")
 
 
-@pytest.mark.parametrize(("jobs", "most"), [(0, 3), (2, 2), (9, 3), (1, 1)])
+@pytest.mark.parametrize(("jobs", "ranks", "most"), [(0, 3, 3), (2, 3, 2), (9, 3, 3), (1, 3, 1), (0, 1, 1), (3, 1, 3)])
 def test_runs_of_few_seeds_are_divided_and_told_in_order(
-    jobs: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs: int, ranks: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
 
@@ -87,7 +87,8 @@ def test_runs_of_few_seeds_are_divided_and_told_in_order(
         seen[:] = map(len, runs)
         yield from runs
 
-    monkeypatch.setattr(parallel, "ranks_of", lambda hardware: 3)
+    monkeypatch.setattr(parallel, "ranks_of", lambda hardware: ranks)
+    monkeypatch.setattr(parallel, "over_ranks", lambda hardware: ranks > 1)
     monkeypatch.setattr(ParallelRuns, "each", each)
     configs = [[config("digits", "cc", seed, kind="auto", lr=0.1 * k) for k in (1, 2, 3, 4)] for seed in range(4)]
     told = [list(ParallelRuns(jobs).outcomes(configs[:n], tmp_path, Watch)) for n in (1, 4)]

@@ -19,7 +19,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import RunFolder
 from imperfed.experiments.parallel import ParallelRuns
-from imperfed.experiments.shared_gpu import CONTROL, FOLDER, LOGS, SharedGpu
+from imperfed.experiments.shared_gpu import CONNECTIONS, CONTROL, FOLDER, LOGS, SharedGpu
 from imperfed.experiments.starting import start
 from imperfed.experiments.watch import Watch
 from tests.support.terminal import write
@@ -85,6 +85,7 @@ def test_the_service_runs_in_a_folder_of_its_own_until_the_end(seen: Path) -> No
     gpu = SharedGpu.begin(0)
     folder = Path(gpu.environment[FOLDER])
     assert gpu.note == "processes compute on the GPU at the same time, by MPS"
+    assert gpu.at_once
     assert FOLDER not in os.environ
     assert folder.parent == seen.parent
     assert gpu.environment[LOGS] == str(folder / "log")
@@ -134,7 +135,7 @@ def test_a_service_that_runs_already_is_used_and_left_alone(seen: Path) -> None:
     try:
         gpu = SharedGpu.begin(0)
         assert gpu.note == "processes compute on the GPU at the same time, by the MPS that was started before"
-        assert gpu.environment == {}
+        assert (gpu.environment, gpu.at_once) == ({}, True)
         gpu.end()
         assert alive(daemon)
         assert "told quit" not in seen.read_text()
@@ -160,6 +161,20 @@ os.kill(os.getpid(), signal.SIGKILL)
     daemon = int(pid.read_text()) if pid.exists() else 0  # it may have ended already
     assert gone(daemon, folder)
     assert seen.read_text().splitlines()[-1] == "told quit"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "set_to", "part"), [(3, "32", "32"), (6, "32", "16"), (6, "4", "4"), (200, "32", "1")]
+)
+def test_processes_that_compute_at_once_divide_the_connections(
+    jobs: int, set_to: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONNECTIONS, set_to)
+    assert SharedGpu("by MPS", {FOLDER: "here"}, at_once=True).for_others(jobs).environment == {
+        FOLDER: "here",
+        CONNECTIONS: part,
+    }
+    assert SharedGpu("in turns").for_others(jobs).environment == {}
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
