@@ -178,7 +178,7 @@ def test_what_is_missing_needs_a_gpu_only_until_it_is_there(toy: Path) -> None:
     study = studies()["toy/table-1"]
     filled(study, 3, 1).write(results_file(study.name))
     assert (standing(study).about, standing(study).needs) == (
-        ("slow: needs a GPU, which was not at hand: hours",),
+        ("slow: needs a GPU, and was not run yet: hours",),
         "a GPU",
     )
     filled(study, 3).write(results_file(study.name))

@@ -70,7 +70,7 @@ def _needs(study: Study, missing: Sequence[StudyColumn]) -> str:
 def _slow(one: Study | StudyColumn) -> Iterator[str]:
     """Yield what missing runs would take."""
     if one.gpu:
-        yield f"needs a GPU, which was not at hand: {one.gpu}"
+        yield f"needs a GPU, and was not run yet: {one.gpu}"
     if one.hours:
         yield f"takes hours on a CPU, and was not run yet: {one.hours}"
 
