@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import DataError, UsageError
+from imperfed.core.errors import DataError
 from imperfed.core.labels import Exact, Labels
 from imperfed.core.lazy import LazyRows
 
@@ -197,11 +197,6 @@ class Federation:
 
     def to(self, device: torch.device) -> Federation:
         """Return the same data on a device."""
-        if device.type != "cpu" and isinstance(self.x, LazyRows):
-            raise UsageError(
-                f"{self.name}: its inputs are lazy, but on a GPU all rows are in its memory, where a captured program "
-                "finds them; leave lazy out, or set device = cpu"
-            )
         trusted = self.trusted and Trusted(self.trusted.x.to(device), self.trusted.labels.to(device))
         return replace(
             self,

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 from imperfed.core.errors import DataError, UsageError
 
 aten = torch.ops.aten
+CPU = torch.device("cpu")
 MOST = 1 << 30
 """The most bytes that one operation may read at once."""
 BLOCK = 1 << 26
@@ -76,9 +77,12 @@ class LazyRows(Tensor):
     steps: tuple[Step, ...]
 
     @staticmethod
-    def __new__(cls, sources: Sequence[RowSource], at: Tensor, steps: tuple[Step, ...] = ()) -> LazyRows:
+    def __new__(
+        cls, sources: Sequence[RowSource], at: Tensor, steps: tuple[Step, ...] = (), device: torch.device = CPU
+    ) -> LazyRows:
+        """Return rows that are read, and go through the steps, in host memory; then they go to the device."""
         shape = (len(at), *sources[0].shape[1:])
-        rows: LazyRows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32)
+        rows: LazyRows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32, device=device)
         rows.sources, rows.at, rows.steps = tuple(sources), at, steps
         return rows
 
@@ -97,18 +101,19 @@ class LazyRows(Tensor):
 
     def then(self, step: Step) -> LazyRows:
         """Return the same rows with one more step after reading."""
-        return LazyRows(self.sources, self.at, (*self.steps, step))
+        return LazyRows(self.sources, self.at, (*self.steps, step), self.device)
 
     def chosen(self, which: Tensor | slice) -> LazyRows:
         """Return some of the rows; nothing is read."""
-        return LazyRows(self.sources, self.at[which], self.steps)
+        which = which.cpu() if isinstance(which, Tensor) else which
+        return LazyRows(self.sources, self.at[which], self.steps, self.device)
 
     def read(self) -> Tensor:
         """Return the rows themselves."""
         x = self._gathered()
         for step in self.steps:
             x = step(x)
-        return x
+        return x.to(self.device)
 
     def _gathered(self) -> Tensor:
         if len(self.sources) == 1:
@@ -196,7 +201,7 @@ def _index(x: Any, indices: Any) -> Any:
 def _split(x: Any, size: Any, dim: int = 0) -> Any:
     if dim != 0:
         return None
-    return [LazyRows(x.sources, at, x.steps) for at in torch.split(x.at, size)]
+    return [LazyRows(x.sources, at, x.steps, x.device) for at in torch.split(x.at, size)]
 
 
 def _cat(parts: Any, dim: int = 0) -> Any:
@@ -214,7 +219,7 @@ def _cat(parts: Any, dim: int = 0) -> Any:
             place = next(i for i, known in enumerate(sources) if known is source)
             firsts.append(sum(known.shape[0] for known in sources[:place]))
         at.append(_counted_through(part, firsts))
-    return LazyRows(sources, torch.cat(at), parts[0].steps)
+    return LazyRows(sources, torch.cat(at), parts[0].steps, parts[0].device)
 
 
 def _counted_through(part: LazyRows, firsts: Sequence[int]) -> Tensor:
@@ -228,6 +233,11 @@ def _same(x: Any) -> Any:
     return x.chosen(slice(None))
 
 
+def _moved(x: Any, *, dtype: Any = None, device: Any = None, **how: Any) -> Any:
+    """Return the rows of another device; other numbers, such as integers, need the rows themselves."""
+    return LazyRows(x.sources, x.at, x.steps, device) if device is not None and dtype in (None, x.dtype) else None
+
+
 WITHOUT_READING: dict[Any, Callable[..., Any]] = {
     aten.slice.Tensor: _slice,
     aten.select.int: _select,
@@ -238,6 +248,7 @@ WITHOUT_READING: dict[Any, Callable[..., Any]] = {
     aten.cat.default: _cat,
     aten.detach.default: _same,
     aten.alias.default: _same,
+    aten._to_copy.default: _moved,
 }
 """What needs no more than the chosen rows, if any; None: this call does."""
 OF_NO_ROW = {aten.new_empty.default, aten.new_zeros.default, aten.new_ones.default, aten.new_full.default}

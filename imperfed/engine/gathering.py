@@ -26,7 +26,7 @@ def gathered(x: Tensor, wanted: Sequence[Tensor]) -> Iterator[Tensor]:
         for at in wanted:
             yield x.index_select(0, at)
         return
-    rest = iter(wanted)
+    rest = iter([at.cpu() for at in wanted])  # now: later this would wait for all that a GPU still has to do
     with ThreadPoolExecutor(1) as reader:
         coming = deque(reader.submit(x.index_select, 0, at) for at in islice(rest, AHEAD))
         while coming:

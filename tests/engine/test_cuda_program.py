@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,11 +20,15 @@ from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
+from imperfed.core.lazy import LazyRows
 from imperfed.core.objective import Objective
 from imperfed.engine.backends.cuda.capturable import counts_padding, draws
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.cuda.program import block_size, depth
+from imperfed.engine.engine import Engine
 from imperfed.engine.failures import NotFinite
+from imperfed.engine.schedule import Rounds
+from imperfed.evaluation.evaluator import Evaluator
 from imperfed.testing.toy import (
     LOCAL,
     Plain,
@@ -83,6 +87,22 @@ class Noisy(Plain):
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         values, out = super().loss(net, batch)
         return values * torch.rand(()), out
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows in memory that are read as if they were elsewhere."""
+
+    x: Tensor
+    name: str = "held"
+    identity: str = "held"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape)
+
+    def read(self, rows: Tensor) -> Tensor:
+        return self.x[rows]
 
 
 def program_and_loop(
@@ -236,6 +256,31 @@ def test_a_server_whose_steps_cannot_be_captured_makes_them_in_the_loop() -> Non
     why = f"RReLU {DRAWN}, unlike nn.Dropout"
     assert notes.count(f"the server's local steps run one by one, not as one captured graph: {why}") == 1
     assert not differences(everything(graphs), everything(loop))
+
+
+def test_lazy_inputs_are_read_in_the_loop() -> None:
+    federation, oracle = world(Exact)
+    lazy = replace(federation, x=LazyRows.of(Held(federation.x)))
+    graphs = engine(Algorithm(), Plain(), (lazy, oracle), make_backend=step_by_step).go()
+    loop = engine(Algorithm(), Plain(), (federation, oracle), make_backend=one_by_one).go()
+    notes = [note for report in graphs.reports for note in report.notes]
+    assert [note for note in notes if "one by one, not as one captured graph: its inputs are read when a batch" in note]
+    assert not differences(everything(graphs), everything(loop))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
+def test_lazy_inputs_end_on_a_gpu_as_those_in_its_memory_do() -> None:
+    federation, oracle = world(Exact)
+    device, local = torch.device("cuda", 0), LOCAL
+    ends = []
+    for x in (federation.x, LazyRows.of(Held(federation.x))):
+        data = replace(federation, x=x)
+        run = Engine(
+            Algorithm(), Plain(), network(), data, Evaluator(oracle), local, Rounds(2), 0, None, one_by_one, device
+        )
+        run.run(lambda report: None, lambda: False, None)
+        ends.append(everything(run))
+    assert not differences(*ends)
 
 
 def test_every_round_of_the_server_starts_from_fresh_memory_of_its_rows() -> None:

@@ -63,6 +63,29 @@ def test_everything_else_reads_what_it_needs_and_no_more() -> None:
     assert torch.equal(*gradients)
 
 
+def test_rows_of_a_device_are_read_in_host_memory_and_go_there() -> None:
+    given, there = Given(X), torch.device("meta")
+    lazy = LazyRows.of(given).then(lambda t: 2 * t)
+    moved = lazy.to(there)
+    parts = [
+        moved,
+        moved[2:5],
+        moved.split(4)[0],
+        torch.cat([moved, moved[:2]]),
+        moved[torch.arange(3)],
+        moved.detach(),
+    ]
+    assert all(isinstance(part, LazyRows) and part.device == there for part in parts)
+    assert given.reads == 0
+    assert [read(part).device for part in parts] == [there] * len(parts)
+    assert moved.index_select(0, torch.tensor([1])).device == there
+    assert moved.then(lambda t: t + 1).device == there
+    back = moved.to("cpu")
+    assert torch.equal(read(back), 2 * X)
+    assert lazy.to("cpu") is lazy
+    assert torch.equal(lazy.to(torch.float64), (2 * X).double())  # other numbers need the rows
+
+
 def test_what_would_need_too_much_memory_or_change_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lazy, "MOST", 4 * X.numel() - 1)
     x = LazyRows.of(Given(X, "photos"))

@@ -15,13 +15,10 @@ import torch
 from PIL import Image
 from pyarrow import parquet
 
-from imperfed.core.errors import DataError, UsageError
+from imperfed.core.errors import DataError
 from imperfed.core.lazy import LazyRows, read
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
-from imperfed.data.labelling import LabelConfig
-from imperfed.data.own_files import federate_files
-from imperfed.data.split import SplitConfig
 from imperfed.experiments.ranks import start_ranks, stop_ranks
 from tests.support.terminal import done, imperfed
 from tests.support.written_files import declare
@@ -200,10 +197,7 @@ def test_a_file_that_changes_during_a_run_is_noticed(tmp_path: Path) -> None:
         read(x)
 
 
-def test_lazy_is_refused_where_all_rows_are_needed(tmp_path: Path) -> None:
-    data = federate_files(found(images(tmp_path / "images", lazy=True)), SplitConfig(), LabelConfig(), 0)
-    with pytest.raises(UsageError, match="its inputs are lazy, but on a GPU all rows are in its memory"):
-        data.federation.to(torch.device("meta"))
+def test_lazy_is_refused_for_tables_that_are_not_parquet(tmp_path: Path) -> None:
     csv = table(tmp_path / "table", lazy=True)
     declared = read_declaration(csv)
     for site in SITES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from imperfed.core.lazy import LazyRows
 from imperfed.core.step_layers import MaskedNorm, StepLayer
 from imperfed.engine.population import Population
 
@@ -15,6 +16,8 @@ class NotCapturable(Exception):
 
 def obstacle(population: Population) -> str | None:
     """Return why the local steps of a run cannot be captured, as far as that is known without trying."""
+    if isinstance(population.federation.x, LazyRows):
+        return "its inputs are read when a batch needs them, and a graph finds them in the GPU's memory"
     modules = list(population.runtime.net.module.modules())
     if drawing := next((m for m in modules if draws(m)), None):
         return f"{type(drawing).__name__} draws random numbers of its own, unlike nn.Dropout"
