@@ -10,7 +10,9 @@ import torch
 
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.process import ProcessBackend
+from imperfed.engine.backends.task_pool import cores
 from imperfed.engine.engine import MakeBackend
+from imperfed.engine.population import Population
 from imperfed.experiments.config import RunConfig
 from imperfed.experiments.values import gpus_of
 
@@ -19,6 +21,14 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 _by_itself = False
+_side_by_side = 1
+"""How many processes like this one make runs on the cores of this machine."""
+
+
+def share_cores(processes: int) -> None:
+    """Let this process, one of so many on the CPU, start its part of the workers unless a run says how many."""
+    global _side_by_side
+    _side_by_side = processes
 
 
 def take_own_part() -> None:
@@ -30,6 +40,11 @@ def take_own_part() -> None:
 def is_by_itself() -> bool:
     """Return whether this process is one of several that each make whole runs."""
     return _by_itself
+
+
+def on_own_cores(population: Population, on_duty: int, workers: int) -> ProcessBackend:
+    """Return the backend of the CPU; without a number of workers, with one for each core of this process."""
+    return ProcessBackend(population, on_duty, workers or max(1, cores() // _side_by_side))
 
 
 def own_gpu(gpus: Sequence[int]) -> int:
@@ -88,7 +103,7 @@ class Hardware:
     def local_backend(self) -> MakeBackend:
         """The backend for this device in this process."""
         if self.device.type == "cpu":
-            return ProcessBackend
+            return on_own_cores
         from imperfed.engine.backends.cuda.capture import CudaCapturer
         from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 

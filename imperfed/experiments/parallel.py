@@ -20,7 +20,7 @@ from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.experiments.config import Config
-from imperfed.experiments.device import Hardware, take_own_part
+from imperfed.experiments.device import Hardware, share_cores, take_own_part
 from imperfed.experiments.rank_runs import RankPool
 from imperfed.experiments.ranks import group_for, over_ranks, ranks_of
 from imperfed.experiments.run_data import anywhere, load_data, same_data
@@ -163,7 +163,8 @@ class ParallelRuns:
         device = hardware.device
         self.gpu = None if device.type == "cpu" else SharedGpu.begin(device.index)
         others = None if self.gpu is None else self.gpu.for_others(jobs)
-        self.stopping, self.pool = stopping, ProcessPoolExecutor(jobs, SPAWN, _listen, (stopping, others))
+        told = (stopping, others, False, jobs if device.type == "cpu" else 1)
+        self.stopping, self.pool = stopping, ProcessPoolExecutor(jobs, SPAWN, _listen, told)
 
 
 def paying(config: Config) -> int:
@@ -176,9 +177,13 @@ def paying(config: Config) -> int:
     return ON_A_GPU
 
 
-def _listen(stopping: Event, gpu: SharedGpu | None, beside_ranks: bool = False) -> None:
-    """Prepare another process, before its first run, to share a GPU, and to be stopped after a round or at once."""
+def _listen(stopping: Event, gpu: SharedGpu | None, beside_ranks: bool = False, processes: int = 1) -> None:
+    """Prepare another process, before its first run, to be stopped after a round or at once, and to share a GPU.
+
+    `processes`: how many share the cores.
+    """
     stop_with(stopping)
+    share_cores(processes)
     if beside_ranks:
         take_own_part()
     if gpu is not None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from imperfed.cli.typed_words import configs
 from imperfed.core.errors import UsageError
+from imperfed.experiments import device
 from imperfed.experiments.config import RunConfig
 from imperfed.experiments.device import Hardware
+from imperfed.experiments.parallel import ParallelRuns
 
 GPU = torch.device("cuda", 0)
 
@@ -71,3 +76,27 @@ def test_what_torch_is_told(place: Hardware, tf32: bool, tries: bool, fixed: boo
     cudnn = torch.backends.cudnn
     assert (cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == (tf32, tries, fixed)
     assert torch.get_float32_matmul_precision() == ("high" if tf32 else "highest")
+
+
+@pytest.mark.parametrize(("processes", "wanted", "workers"), [(1, 0, 8), (3, 0, 2), (20, 0, 1), (3, 5, 5)])
+def test_processes_side_by_side_divide_the_cores(
+    processes: int, wanted: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "cores", lambda: 8)
+    monkeypatch.setattr(device, "ProcessBackend", lambda population, on_duty, workers: workers)
+    monkeypatch.setattr(device, "_side_by_side", 1)
+    device.share_cores(processes)
+    population: Any = None
+    assert Hardware.of(RunConfig(device="cpu")).local_backend(population, 4, wanted) == workers
+
+
+def side_by_side(number: int) -> int:
+    return device._side_by_side
+
+
+def test_processes_of_a_comparison_know_how_many_they_are(tmp_path: Path) -> None:
+    like = configs({"data": "digits"})("fedavg", 0)
+    with ParallelRuns(3) as processes:
+        found = [future.result() for future in processes.begun(3, side_by_side, [(0,), (1,)], like, tmp_path)]
+    assert found == [3, 3]
+    assert device._side_by_side == 1

@@ -12,10 +12,9 @@ from safetensors.torch import load_file
 
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.distributed.group import RankGroup
-from imperfed.engine.backends.process import ProcessBackend
 from imperfed.experiments import ranks
 from imperfed.experiments.config import RunConfig
-from imperfed.experiments.device import Hardware
+from imperfed.experiments.device import Hardware, on_own_cores
 from tests.support.dying_rank import LAST, VICTIM
 from tests.support.terminal import QUICK, done, on_ranks, products, records
 
@@ -39,7 +38,7 @@ def test_one_rank_is_a_run_without_ranks(monkeypatch: pytest.MonkeyPatch) -> Non
         for name, value in {"WORLD_SIZE": ranks_in_all, "LOCAL_WORLD_SIZE": ranks_in_all, "LOCAL_RANK": "0"}.items():
             monkeypatch.setenv(name, value)
         assert ranks.several() is expected
-    assert ranks.backend_of(Hardware(torch.device("cpu"), "float32")) is ProcessBackend
+    assert ranks.backend_of(Hardware(torch.device("cpu"), "float32")) is on_own_cores
 
 
 def test_ranks_that_were_started_for_gpus_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +59,7 @@ def test_ranks_that_were_started_for_gpus_are_those_of_the_run(monkeypatch: pyte
         assert begun == [2, 3]
         assert ranks.over_ranks(three)
         assert not ranks.over_ranks(one)
-        assert ranks.backend_of(one) is ProcessBackend
+        assert ranks.backend_of(one) is on_own_cores
         assert not ranks.children()
     finally:
         ranks.stop_ranks()
