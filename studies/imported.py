@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ LINES = {
     fb_nll_accuracy.CLEAN_LABELS: "FB-NLL(-)",
 }
 """The rows of FB-NLL's tables by the names in its result file."""
+TARGET = 0.85
+"""The accuracy of pFedMo's figure 3.7."""
 DATA = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
 
 
@@ -27,6 +30,7 @@ def imported() -> Iterator[StudyCells]:
     """Yield the results of every table that is made by a program of its own."""
     known = studies()
     yield _cells(known["fedalc/table-6"], fedalc(known["fedalc/table-6"]))
+    yield _cells(known["pfedmo/figure-3.7"], deployment(known["pfedmo/figure-3.7"]))
     for number in NOISES:
         study = known[f"fb-nll/table-{number}"]
         yield _cells(study, fb_nll(study, NOISES[number]))
@@ -61,3 +65,19 @@ def fb_nll(study: Study, noise: str) -> Iterator[StudyCell]:
                     yield StudyCell(
                         row.name, column.name, piece.seed, digest(study, row, column), {"mean": value / 100}
                     )
+
+
+def deployment(study: Study) -> Iterator[StudyCell]:
+    """Yield pFedMo's figure 3.7: when sixteen real processes passed the target."""
+    rows, found = {row.name: row for row in study.rows}, json.loads((RESULTS / "deployment.json").read_text())
+    for tau, methods in found.items():
+        column = study.column(f"tau {tau}")
+        for name in rows.keys() & methods.keys():
+            rounds = methods[name]["rounds"]
+            reached = rounds[-1]["accuracy"] >= TARGET
+            figures = {
+                "minutes to target": rounds[-1]["seconds"] / 60 if reached else None,
+                "rounds to target": len(rounds) if reached else None,
+                "mean": rounds[-1]["accuracy"],
+            }
+            yield StudyCell(name, column.name, 0, digest(study, rows[name], column), figures)

@@ -49,6 +49,7 @@ def fair() -> FairnessSummary:
         ("spd", {"fairness": fair()}, 0.5, "0.500"),
         ("seconds per round", {"seconds": 9.0, "rounds": 4}, 2.25, "2.25"),
         ("rounds to target", {"target": TargetReached(0.9, "accuracy", 7, 1.0)}, 7, "7.0"),
+        ("minutes to target", {"target": TargetReached(0.9, "accuracy", 7, 90.0)}, 1.5, "1.50"),
     ],
 )
 def test_a_measure_is_its_figure(name: str, fields: dict[str, Any], value: float, shown: str, tmp_path: Path) -> None:
@@ -65,6 +66,7 @@ def test_what_a_run_does_not_have_is_none(tmp_path: Path) -> None:
         "eod",
         "rand index",
         "rounds to target",
+        "minutes to target",
         "labels",
         "kB up per site",
     ):

@@ -118,6 +118,11 @@ def _rounds_to_target(summary: Summary, folder: RunFolder) -> Value:
     return None if summary.target is None else summary.target.round
 
 
+def _minutes_to_target(summary: Summary, folder: RunFolder) -> Value:
+    seconds = None if summary.target is None else summary.target.seconds
+    return None if seconds is None else seconds / 60
+
+
 def _bytes(way: str, each: str) -> Callable[[Summary, RunFolder], Value]:
     """Return the mean number of bytes of a round, for the server or for each site."""
 
@@ -144,6 +149,7 @@ MEASURES: dict[str, Measure] = {
     "delta spd": Measure("ΔSPD", _fair("spd"), 1.0, 3, from_reference=True),
     "rand index": Measure("adjusted Rand index", _rand_index, 1.0),
     "rounds to target": Measure("rounds to the target", _rounds_to_target, 1.0, 1),
+    "minutes to target": Measure("minutes to the target", _minutes_to_target, 1.0),
     "seconds per round": Measure("s per round", _per_round, 1.0),
     "kB down per site": Measure("kB to a site", _bytes("down", "site"), 1e-3, 1),
     "kB up per site": Measure("kB from a site", _bytes("up", "site"), 1e-3, 1),
