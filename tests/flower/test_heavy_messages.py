@@ -34,8 +34,8 @@ from imperfed.flower.site.handlers import handle
 from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.refusals import Refusals
 from imperfed.flower.site.runtime import REFUSALS, LocalSite
-from tests.flower.test_read_out import asked, greeting, site_of
-from tests.flower.test_read_out import reason as declined
+from tests.support.asked_site import asked, greeting, site_of
+from tests.support.asked_site import reason as declined
 from tests.support.rehearsal import Apart, raw, settled
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07"
