@@ -123,6 +123,11 @@ class Query(Exchange):
     """In a repair: whether the first length of what sites answer may differ, as with one entry per row."""
     partial: bool = False
     """In a repair: whether a site to which nothing was sent may leave out parts of the answer, or all of it."""
+    doubt: Callable[[Tree, Tree, int], str] | None = None
+    """In a repair: from the server's memory, a site's answer and its number of rows to why the answer cannot be true.
+
+    Empty if it may be. The answer has the names, shapes and types of most sites' answers, and finite numbers.
+    """
 
     def on_part(self, prefix: str) -> Query:
         """Return the query with answers that go to the part of the server's memory whose names begin with a prefix."""

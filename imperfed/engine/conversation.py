@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,12 +20,15 @@ from imperfed.core.exchange import Query, Updates
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact, Labels
 from imperfed.core.threads import one_thread
+from imperfed.engine.failures import Failure
 from imperfed.engine.state import nbytes
-from imperfed.engine.validate import check_parts
+from imperfed.engine.validate import REFUSED, check_parts
 
 CPU = torch.device("cpu")
 Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
 """From the number of an exchange and what each site receives in it to the answers of all sites."""
+Merge = Callable[[Query, Tree, Updates, ServerView], Tree]
+"""Carries out the server's step of an exchange; returns what the server remembers then."""
 AskAll = Callable[[Callable[[SiteView], Tree], Iterable[SiteView]], Iterable[Tree]]
 """Applies a function to all sites; the answers come in the same order."""
 
@@ -50,8 +53,18 @@ class Transcript:
                 self.sent[name] = max(self.sent.get(name, ()), tuple(t.shape), key=math.prod)
 
 
+def aggregated(exchange: Query, server: Tree, updates: Updates, context: ServerView) -> Tree:
+    """Carry out the server's step of an exchange."""
+    return exchange.aggregate(server, updates, context)
+
+
 def converse(
-    exchanges: Sequence[Query], server: Tree, context: ServerView, sizes: Sequence[int], ask: Ask
+    exchanges: Sequence[Query],
+    server: Tree,
+    context: ServerView,
+    sizes: Sequence[int],
+    ask: Ask,
+    merge: Merge = aggregated,
 ) -> Transcript:
     """Carry out the server's side of exchanges in which every site answers, here or elsewhere."""
     who, n = tuple(range(len(sizes))), torch.tensor(sizes).float()
@@ -59,21 +72,38 @@ def converse(
     for number, exchange in enumerate(exchanges):
         downs = [exchange.send(transcript.server, k) for k in who]
         answers = ask(number, downs)
-        if failures := check_parts(exchange, downs, answers, exchange.ragged):
-            reasons = "; ".join(f"{context.sites[k]}: {failure.reason}" for k, failure in failures.items())
-            raise QuorumError(f"a repair needs an answer from every site. {reasons}")
+        failures = check_parts(exchange, downs, answers, exchange.ragged)
+        if failures or (failures := doubted(exchange, transcript.server, answers, sizes)):
+            raise missing({context.sites[k]: failure for k, failure in failures.items()}, len(sizes))
         transcript.record(downs, answers)
-        transcript.server = exchange.aggregate(transcript.server, Updates(who, n, {}, answers), context)
+        transcript.server = merge(exchange, transcript.server, Updates(who, n, {}, answers), context)
     return transcript
 
 
-def conduct(repair: Repair, federation: Federation, ask: Ask) -> Transcript:
+def missing(failures: Mapping[str, Failure], sites: int) -> QuorumError:
+    """Return the error of a repair that not all sites have answered, with the failures of the others by name."""
+    reasons = "; ".join(f"{name}: {failure.reason}" for name, failure in failures.items())
+    at_once = "; so many at once may be due to what they were sent, which was made of all sites' earlier answers"
+    return QuorumError(
+        f"a repair needs an answer from every site. {reasons}{at_once if 2 * len(failures) > sites > 2 else ''}"
+    )
+
+
+def doubted(exchange: Query, server: Tree, answers: Sequence[Tree], sizes: Sequence[int]) -> dict[int, Failure]:
+    """Find the sites whose answers cannot be true, as far as the exchange can tell."""
+    if exchange.doubt is None:
+        return {}
+    reasons = (exchange.doubt(server, answer, rows) for answer, rows in zip(answers, sizes, strict=True))
+    return {k: Failure(f"{REFUSED}{reason}") for k, reason in enumerate(reasons) if reason}
+
+
+def conduct(repair: Repair, federation: Federation, ask: Ask, merge: Merge = aggregated) -> Transcript:
     """Carry out the server's side of a whole repair."""
     repair.check(federation)
     context = ServerView(classes=federation.classes, sites=federation.sites, trusted=federation.trusted)
     exchanges, sizes = exchanges_of(repair, federation), federation.sizes()
     with one_thread() if repair.same_bits else nullcontext():
-        return converse(exchanges, repair.init_server(context), context, sizes, ask)
+        return converse(exchanges, repair.init_server(context), context, sizes, ask, merge)
 
 
 def exchanges_of(repair: Repair, federation: Federation) -> tuple[Query, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -222,6 +223,35 @@ def test_a_repair_names_the_site_whose_numbers_are_out_of_all_reason(tmp_path: P
     with pytest.raises(
         QuorumError, match=r"every site. site2: its answer was refused: '.*' holds numbers beyond 1e\+30"
     ):
+        apart.start(NEVER_LOST)
+
+
+@pytest.mark.parametrize(
+    ("first", "value", "why"),
+    [
+        (0, -1e12, "'sum x^2' is less than the square of 'sum x' allows"),
+        (0, 1e29, "'sum x^2' is less than the square of 'sum x' allows"),
+        (1, 1e29, "'sum z z^T' has squares that add up to 1e+29"),
+        (2, -1e12, "'sum a a^T' is over -1e+12 rows, of 31"),
+    ],
+)
+def test_a_repair_names_the_site_of_whose_numbers_nothing_can_be_made(
+    first: int, value: float, why: str, tmp_path: Path
+) -> None:
+    """Each number is possible, all of them are not."""
+    apart = repairing(tmp_path)
+
+    def useless(reply: Message) -> Message:
+        payload = unpack(reply.content)
+        up = {name: filled(t, value) if t.is_floating_point() else t for name, t in payload.trees["up"].items()}
+        reply.content = pack(replace(payload, trees={"up": up}))
+        return reply
+
+    def asks(message: Message) -> bool:
+        return (words := unpack(message.content).words).get("round") == REPAIR and int(words["exchange"]) >= first
+
+    apart.grid.nodes[NODE].mishap = Cached(useless, asks)
+    with pytest.raises(QuorumError, match=rf"every site. site2: its answer was refused: {re.escape(why)}"):
         apart.start(NEVER_LOST)
 
 

@@ -13,10 +13,11 @@ from imperfed.core.errors import ImperfedError, QuorumError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
-from imperfed.engine.conversation import Transcript, conduct, exchanges_of, notes
+from imperfed.engine.conversation import Transcript, conduct, exchanges_of, missing, notes
 from imperfed.engine.failures import Failure
 from imperfed.engine.validate import LARGEST_SUM, REFUSED, check_size, largest_answer
 from imperfed.evaluation.model_figures import figure
+from imperfed.flower.coordinator.useless_answers import merged
 from imperfed.flower.messages.charging import charged
 from imperfed.flower.messages.payload import REPAIR, Payload, Word
 from imperfed.flower.messages.run_info import REPAIR_SUBJECT, RunInfo
@@ -41,9 +42,8 @@ def conduct_at_sites(
         limit = max(largest_answer(down, max(federation.sizes()), features, len(federation.classes)) for down in downs)
         replies = transport.send("query.answer", payloads, f"{REPAIR_SUBJECT}{exchanges[number].name}", limit)
         answers = {k: charged(partial(_answer, reply)) for k, reply in sorted(replies.items())}
-        failed = [f"{transport.names[k]}: {a.reason}" for k, a in answers.items() if isinstance(a, Failure)]
-        if failed:
-            raise QuorumError(f"a repair needs an answer from every site. {'; '.join(failed)}")
+        if failed := {transport.names[k]: answer for k, answer in answers.items() if isinstance(answer, Failure)}:
+            raise missing(failed, len(answers))
         return tuple(answer for answer in answers.values() if not isinstance(answer, Failure))
 
     def _answer(reply: Payload | Failure) -> Tree | Failure:
@@ -54,7 +54,7 @@ def conduct_at_sites(
         return check_size(up, LARGEST_SUM) or up
 
     try:
-        return conduct(repair, federation, ask)
+        return conduct(repair, federation, ask, partial(merged, exchanges[-1].name))
     except ImperfedError:
         raise
     except Exception as error:  # of numbers that are possible one by one; to begin again would not help

@@ -25,6 +25,8 @@ MOST = 200
 """The largest number of directions, p."""
 TINY = 1e-6
 """Added to every standard deviation, since a feature may be constant."""
+ROUNDING = 1e-3
+"""By how much sums of single-precision features may be off, as a share."""
 ROWS = 8192
 """Rows that are standardised or multiplied at once."""
 
@@ -38,8 +40,8 @@ class Axes:
     def exchanges(self) -> tuple[Query, ...]:
         """Return its exchanges."""
         return (
-            Query("moments", self.scale, respond=self.moments),
-            Query("directions", self.turn, self.send_scale, respond=self.second_moment),
+            Query("moments", self.scale, respond=self.moments, doubt=no_moments),
+            Query("directions", self.turn, self.send_scale, respond=self.second_moment, doubt=no_second_moment),
         )
 
     # -- a site ---------------------------------------------------------------------------------------------------
@@ -77,6 +79,36 @@ class Axes:
         """Return the leading eigenvectors of mean z z^T, Eq. 2."""
         _, vectors = torch.linalg.eigh(total(updates, "sum z z^T") / server["n"])
         return server | {"V": vectors[:, -MOST:].contiguous()}
+
+
+def no_moments(server: Tree, answer: Tree, rows: int) -> str:
+    """Return why these cannot be sums over the rows of a site: n is known, and n sum x^2 >= (sum x)^2."""
+    n, first, second = (answer[name].double() for name in ("n", "sum x", "sum x^2"))
+    if n != rows:
+        return f"sums over {float(n):g} rows, of {rows}"
+    if bool((second < first.square() / rows * (1 - ROUNDING) - TINY).any()):
+        return "'sum x^2' is less than the square of 'sum x' allows"
+    return ""
+
+
+def no_second_moment(server: Tree, answer: Tree, rows: int) -> str:
+    """Return why this cannot be sum z z^T: z^2 of all sites' rows adds up to n, and of one site to no more.
+
+    Where sd is tiny beside mu, mean x^2 - mu^2 has cancelled, and z^2 says nothing.
+    """
+    exact = server["sd"] > TINY * server["mu"].abs()
+    return no_squares("sum z z^T", answer, torch.where(exact, server["n"], torch.inf))
+
+
+def no_squares(name: str, answer: Tree, most: Tensor) -> str:
+    """Return why this cannot be a sum of r r^T, whose squares are these at the most."""
+    diagonal = answer[name].diagonal()
+    wrong = (diagonal < 0) | (diagonal > most * (1 + ROUNDING) + TINY)
+    if bool(wrong.any()):
+        return f"{name!r} has squares that add up to {float(diagonal[wrong][0]):g}, which they cannot"
+    if bool((answer[name].abs() > (diagonal[:, None] * diagonal).sqrt() * (1 + ROUNDING) + TINY).any()):
+        return f"{name!r} has products larger than its squares allow"
+    return ""
 
 
 def total(updates: Updates, name: str) -> Tensor:

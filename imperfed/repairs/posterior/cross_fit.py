@@ -24,7 +24,7 @@ from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
 from imperfed.core.labels import Labels
 from imperfed.repairs.features import phi
-from imperfed.repairs.posterior.axes import ROWS, coordinates, sum_of_squares, total
+from imperfed.repairs.posterior.axes import ROWS, coordinates, no_squares, sum_of_squares, total
 
 FOLDS = 5
 STEPS = 50
@@ -45,7 +45,7 @@ class CrossFit:
 
     def opening(self) -> Query:
         """Return the exchange before the first fit."""
-        return Query("curvature", self.prepare, self.send_directions, respond=self.curvature)
+        return Query("curvature", self.prepare, self.send_directions, respond=self.curvature, doubt=no_curvature)
 
     def exchanges(self) -> tuple[Query, ...]:
         """Return the exchanges of one fit: one per step."""
@@ -141,6 +141,14 @@ class Descent:
         slope = gradients + self.penalty[:, None] * U
         new = U - torch.cholesky_solve(slope, self.factor)
         return new, new + (s - 1) / (s + 2) * (new - W)
+
+
+def no_curvature(server: Tree, answer: Tree, rows: int) -> str:
+    """Return why this cannot be sum a a^T: a ends in 1, and no product is larger than squares allow."""
+    products = answer["sum a a^T"]
+    if float(products[-1, -1]) != rows:
+        return f"'sum a a^T' is over {float(products[-1, -1]):g} rows, of {rows}"
+    return no_squares("sum a a^T", answer, torch.full_like(products[0], torch.inf))
 
 
 def fit(A: Tensor, y: Tensor, b: Tensor, rho: float) -> Tensor:
