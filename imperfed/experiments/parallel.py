@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -39,6 +40,8 @@ CarryOut = Callable[[Sequence[Config], Path, Callable[[], Watch]], T]
 """Makes runs below a folder; a function of a module, so that another process finds it."""
 Outcome = Summary | str
 """A run's summary, or the message of a run that diverged."""
+UNSEEN = {("rounds", "workers"), ("run", "track")}
+"""Settings that nothing in a result shows."""
 LOOK = 0.1
 """Seconds between two checks whether to stop."""
 # Not forked: a process that has used a GPU cannot share it with forked children.
@@ -239,9 +242,22 @@ def finished(config: Config, folder: Path, watch: Watch, data: FederatedData) ->
 
 def run_of(config: Config, folder: Path) -> RunFolder | None:
     """Return the run with these settings below this folder, ended or not; None if there is none."""
-    text = anywhere(config).toml()
-    paths = (path for path in sorted(folder.glob("*/config.toml")) if path.read_text(encoding="utf-8") == text)
-    return next((RunFolder(path.parent) for path in paths), None)
+    wanted = _results_of(anywhere(config).toml())
+    paths = sorted(folder.glob("*/config.toml"))
+    found = (path for path in paths if _results_of(path.read_text(encoding="utf-8")) == wanted)
+    return next((RunFolder(path.parent) for path in found), None)
+
+
+def _results_of(text: str) -> dict[str, Any]:
+    """Return settings without those that change no result; nothing of a file that is cut short."""
+    try:
+        sections = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+    return {
+        section: {key: value for key, value in settings.items() if (section, key) not in UNSEEN}
+        for section, settings in sections.items()
+    }
 
 
 class DataCache:
