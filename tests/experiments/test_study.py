@@ -121,13 +121,14 @@ PRINTED = {
     "fedalc/table-6-lambda": (36, 21946.21),
     "fedalc/table-6-rivals": (15, 1611.28),
     "fedalc/table-7": (18, 5168.18),
-    "fedpsl/table-2": (24, 21482.4),
+    "fedpsl/table-2": (36, 47741.4),
     "fedpsl/table-4": (12, 6197.4),
     "fedpsl/table-5": (12, 5733.2),
     "fedpsl/table-5-mlp": (12, 5733.2),
     "pfedmo/table-3.2": (70, 189873.83),
     "pfedmo/figure-3.4": (1, 95.71),
     "pfedmo/figure-3.5": (3, 571.68),
+    "pfedmo/figure-3.7": (2, 454.0),
     "pfedpll/table-4.2": (88, 213993.75),
 }
 """How many figures a study has of its paper, and their sum weighted by their place: any change or swap changes it."""
