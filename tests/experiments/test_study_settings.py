@@ -93,7 +93,11 @@ STATED: list[tuple[str, str, dict[str, Any]]] = [
     ("pfedmo/figure-3.3", "9 classes", {"partition.per_site": 9, "split.sites": 4, "method.pi": 0.5}),
     ("pfedmo/figure-3.4", "mnist", {"partition.sizes": (5000, 12500, 17500, 25000), "rounds.max_share": 0.25}),
     ("pfedmo/figure-3.5", "xi = 0.05", {"partition.beta": 0.05, "method.pi": 0.5, "split.sites": 4}),
-    ("pfedmo/figure-3.7", "tau 20", {"local.steps": 20, "split.sites": 16, "rounds.target": 0.85, "method.pi": 1.0}),
+    (
+        "pfedmo/figure-3.7-rounds",
+        "tau 20",
+        {"local.steps": 20, "split.sites": 16, "rounds.target": 0.85, "method.pi": 1.0},
+    ),
     ("fedpsl/table-4", "chestxray14", {"split.sites": 6, "local.epochs": 10, "rounds.rounds": 10}),
     ("fb-nll/table-9", "CIFAR-10 with 3 tasks", {"partition.tasks": 3, "repair.groups": 3, "split.sites": 20}),
     ("fb-nll/table-11", "MNIST with 5 tasks", {"partition.tasks": 5, "repair.groups": 5, "run.repair": "fb-nll"}),
