@@ -150,7 +150,9 @@ def test_any_other_message_gets_other_noise_and_is_charged(changed: str, begun: 
     second = answered(begun, Payload(words, trees))
     assert spent_by(begun.place(begun.holdings[0])) == before + 1
     difference = (second - first) / (0.05 * NOISE)  # of two independent draws, but for the updates
-    assert float(difference.std()) == pytest.approx(2**0.5, rel=0.25)
+    errors = 5 / (2 * difference.numel()) ** 0.5  # the noise is that of secret keys: other numbers every time
+    assert errors < 0.9
+    assert float(difference.std()) == pytest.approx(2**0.5, rel=errors)
 
 
 def test_the_same_message_about_other_weights_gets_other_noise(apart: Apart) -> None:
