@@ -96,8 +96,8 @@ def main() -> None:
     """Run the methods that are missing, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", default=";".join(METHODS), help="their names, with ; between")
-    parser.add_argument("--steps", default="40", help="numbers of local steps")
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--steps", default="40,20", help="numbers of local steps")
+    parser.add_argument("--rounds", type=int, default=40, help="the most of a run")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -214,4 +214,4 @@ def one_rank() -> Iterator[dict[str, Any]]:
         for model, other in zip(end, ends[0], strict=True)
         for name in model
     )
-    yield {"command": " ".join(RANK), "seconds": seconds, "models": len(ends[0]), "equal": same}
+    yield {"command": " ".join((*RANK, *FIXED)), "seconds": seconds, "models": len(ends[0]), "equal": same}

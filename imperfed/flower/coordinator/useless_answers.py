@@ -12,7 +12,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import ServerView
 from imperfed.core.errors import ImperfedError, QuorumError
 from imperfed.core.exchange import Query, Updates
-from imperfed.engine.conversation import Merge
+from imperfed.engine.conversation import Merge, aggregated
 from imperfed.engine.validate import REFUSED
 
 
@@ -25,7 +25,7 @@ def merged(last: str, exchange: Query, server: Tree, updates: Updates, context: 
 
     `last`: the name of the exchange on which no other rests.
     """
-    step = _last_step if exchange.name == last else _step
+    step = aggregated if exchange.name == last else _step
     try:
         return step(exchange, server, updates, context)
     except ImperfedError:
@@ -41,12 +41,8 @@ def merged(last: str, exchange: Query, server: Tree, updates: Updates, context: 
         ) from error
 
 
-def _last_step(exchange: Query, server: Tree, updates: Updates, context: ServerView) -> Tree:
-    return exchange.aggregate(server, updates, context)
-
-
 def _step(exchange: Query, server: Tree, updates: Updates, context: ServerView) -> Tree:
-    new = exchange.aggregate(server, updates, context)
+    new = aggregated(exchange, server, updates, context)
     if name := next((name for name, t in new.items() if t.is_floating_point() and bool(torch.isnan(t).any())), ""):
         raise NoNumberError(f"{name!r} would not be a number")
     return new
